@@ -109,10 +109,11 @@ def commands(folder: Path, count: int) -> Iterator[dict[str, Any]]:
     """Time the commands of `asmtune cache` on a store with a number of records."""
     interchange.write(folder / "in.json", map(record, range(count)), samples=True)
     for words in (
-        ["import", "in.json"], ["ls"], ["ls", "--json"], ["verify"], ["export", "out.json"],
-        ["export", "out.sqlite"], ["clear", "--yes"],
+        ["import", "in.json"], ["cache", "ls"], ["cache", "ls", "--json"], ["cache", "verify"],
+        ["export", "out.json"], ["export", "out.sqlite", "--format", "sqlite"],
+        ["cache", "clear", "--yes"],
     ):  # fmt: skip
-        command = [sys.executable, "-c", _CHILD, "cache", *words, "--store", "store.sqlite"]
+        command = [sys.executable, "-c", _CHILD, *words, "--store", "store.sqlite"]
         start = time.perf_counter()
         with (folder / "printed").open("wb") as printed:
             process = subprocess.Popen(command, cwd=folder, stdout=printed)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.promise ROWS.npz ... [--unlike KINDS.npz] [--output FILE]
 
-Reads files of training rows (`asmtune train`), so that nothing is compiled. Every kernel is ranked
-by a model that has not seen it, and promised by a table that was measured without it. Kernels of
-`--unlike` are in no model. A mean gives each kernel the same weight. Coverage is how often a task
-kept its low end, which says 0.9.
+Reads files of training rows (`asmtune model train`), so that nothing is compiled. Every kernel is
+ranked by a model that has not seen it, and promised by a table that was measured without it.
+Kernels of `--unlike` are in no model. A mean gives each kernel the same weight. Coverage is how
+often a task kept its low end, which says 0.9.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ and are in no model. A file of training rows has at most
 of its rows: its fastest third of that number, and a random choice of the rest.
 
 The folder of `--sketches` has rows of the same configs before compiling, in files of equal names
-(`asmtune train --sketches`); they are ranked by the same models. With `--error` that file's tables
-are measured anew from these rankings.
+(`asmtune model train --sketches`); they are ranked by the same models. With `--error` that file's
+tables are measured anew from these rankings.
 
 Fits 16 models: some 10 s each on 2 cores.
 """
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
     parser.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
     parser.add_argument(
-        "--unlike", type=Path, action="append", default=[], help="as of asmtune train"
+        "--unlike", type=Path, action="append", default=[], help="as of asmtune model train"
     )
     options = parser.parse_args()
     paths = [*options.files, *options.unlike]

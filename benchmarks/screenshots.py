@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import LaunchKey, read_timings
+from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
 from benchmarks.pages import chromium, opened, report_of
 from benchmarks.provenance import RESULTS
 
@@ -34,7 +34,7 @@ def page_text() -> str:
     report, code = report_of(str(KERNEL), SHAPE, "i8")
     timings = read_timings(str(TIMINGS), RESULTS)
     timings.check([LaunchKey(report.kernel, report.shape, report.dtypes, report.target)])
-    return report_html([report], code, timings)
+    return report_html(with_timings([report], timings), code)
 
 
 def table(page: Page) -> None:

@@ -4,81 +4,62 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import check_cache_folder
 from asmtune.cli.output import print_line, write_result
 from asmtune.cli.run import CONTEXT, UserProgram
-from asmtune.cli.streams import INTERRUPTED
 from asmtune.triton_api.interpreter import INTERPRET, is_interpreting
+
+COMMANDS: Final = {
+    "Commands": {
+        "prune-report": "asmtune.cli.prune_report.prune_report",
+        "explain": "asmtune.cli.explain.explain",
+        "tune": "asmtune.cli.tune.tune",
+        "run": "asmtune.cli.run.run",
+        "runs": "asmtune.cli.runs.app",
+        "cache": "asmtune.cli.cache.app",
+        "export": "asmtune.workshop.exports.command.export",
+        "import": "asmtune.workshop.exports.command.import_configs",
+        "targets": "asmtune.cli.targets.app",
+    },
+    "Workshop, for authors and servers of kernels": {
+        "new": "asmtune.workshop.kernel_checks.new_command.new",
+        "diagnose": "asmtune.workshop.kernel_checks.diagnose_command.diagnose",
+        "accuracy": "asmtune.workshop.regression.accuracy_command.accuracy",
+        "bench": "asmtune.workshop.regression.bench_command.bench",
+        "check": "asmtune.workshop.regression.check_command.check",
+        "roofline": "asmtune.workshop.roofline.command.roofline",
+        "model": "asmtune.workshop.replay.command.app",
+    },
+}
+"""Places of the commands by heading and name: functions, and applications of groups."""
+
+_PLACES: Final = {name: place for part in COMMANDS.values() for name, place in part.items()}
+
+_COMPILING: Final = ("prune-report", "explain", "roofline", "tune", "bench", "model", "diagnose")
 
 
 class _Commands(TyperGroup):
-    """Ends in `typer.Abort` at Ctrl-C, which typer would turn into an exit code of a command."""
+    """Lists the commands under their headings."""
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        with _abort_at_interrupt():
-            return super().make_context(*args, **extra)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _abort_at_interrupt():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _abort_at_interrupt() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        raise typer.Abort from interrupt
-
-
-_COMMANDS: Final = {
-    "prune-report": "asmtune.cli.prune_report.prune_report",
-    "explain": "asmtune.cli.explain.explain",
-    "roofline": "asmtune.workshop.roofline.command.roofline",
-    "tune": "asmtune.cli.tune.tune",
-    "run": "asmtune.cli.run.run",
-    "bench": "asmtune.workshop.regression.bench_command.bench",
-    "check": "asmtune.workshop.regression.check_command.check",
-    "accuracy": "asmtune.workshop.regression.accuracy_command.accuracy",
-    "diagnose": "asmtune.workshop.kernel_checks.diagnose_command.diagnose",
-    "new": "asmtune.workshop.kernel_checks.new_command.new",
-    "runs": "asmtune.cli.listing.runs",
-    "export": "asmtune.workshop.exports.command.export",
-    "import": "asmtune.workshop.exports.command.import_seeds",
-    "replay": "asmtune.workshop.replay.replay_command.replay",
-    "collect": "asmtune.workshop.replay.collect_command.collect",
-    "train": "asmtune.workshop.replay.train_command.train",
-    "features": "asmtune.cli.listing.features",
-    "rules": "asmtune.cli.listing.rules",
-    "kernels": "asmtune.cli.listing.kernels",
-}
-"""Modules and functions of the commands."""
-_GROUPS: Final = {
-    "targets": "List, show and measure devices.",
-    "cache": "Look at, move and clear tuned configs.",
-}
-"""Summaries of the groups of commands: modules whose `app` has them."""
-
-_COMPILING: Final = (
-    "prune-report",
-    "explain",
-    "roofline",
-    "tune",
-    "bench",
-    "replay",
-    "collect",
-    "diagnose",
-)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        for heading, names in COMMANDS.items():
+            rows = [
+                (name, self.commands[name].get_short_help_str(formatter.width))
+                for name in names
+                if name in self.commands
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
 
 def _show_version(value: bool) -> None:
@@ -116,33 +97,26 @@ def application(command: str | None = None) -> typer.Typer:
         cls=_Commands,
         no_args_is_help=True,
         add_completion=False,
-        pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(before)
     registered = app.registered_commands
-    for name, place in _COMMANDS.items():
-        if command in (None, name):
-            module, _, attribute = place.rpartition(".")
-            function = getattr(import_module(module), attribute)
-            app.command(name, context_settings=CONTEXT if name == "run" else None)(function)
-    for name, summary in _GROUPS.items():
-        if command in (None, name):
-            group = import_module(f"asmtune.cli.{name}").app
-            app.add_typer(group, name=name, help=summary)
-            registered = [*registered, *group.registered_commands]
+    for name, place in _PLACES.items():
+        if command not in (None, name):
+            continue
+        module, _, attribute = place.rpartition(".")
+        found = getattr(import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+            registered = [*registered, *found.registered_commands]
+        else:
+            app.command(name, context_settings=CONTEXT if name == "run" else None)(found)
     # A list of commands shows each one's first paragraph, which is cut unless it is given as a
     # summary.
     for info in registered:
         info.short_help = " ".join((info.callback.__doc__ or "").split("\n\n")[0].split())
     return app
-
-
-def application_for(arguments: Sequence[str]) -> typer.Typer:
-    """Make the application that a command line needs, and so import its command."""
-    named = arguments[0] if arguments and arguments[0] in {*_COMMANDS, *_GROUPS} else None
-    return application(named)
 
 
 def __getattr__(name: str) -> typer.Typer:
@@ -163,9 +137,12 @@ def run(arguments: Sequence[str]) -> int | UserProgram:
 
     A program runs where no command's errors are caught: all that it raises is its own.
     """
+    named = arguments[0] if arguments and arguments[0] in _PLACES else None
     try:
-        app = application_for(arguments)
-        code = app(list(arguments), prog_name="asmtune", standalone_mode=False)
+        # Not the group's own `main`, which has other exit codes for Ctrl-C and a closed pipe.
+        command = get_command(application(named))
+        with command.make_context("asmtune", list(arguments)) as context:
+            code = command.invoke(context)
     except AsmtuneError as error:
         return _fail(str(error))
     except _UsageError as error:
@@ -173,10 +150,9 @@ def run(arguments: Sequence[str]) -> int | UserProgram:
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # noqa: T201
             return BAD_INPUT
         return _fail(error.format_message())  # type: ignore[attr-defined]
-    except (KeyboardInterrupt, typer.Abort):
-        print("asmtune: interrupted", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
-    return code if isinstance(code, int | UserProgram) else 0
+    except typer.Exit as ended:
+        return int(ended.exit_code)
+    return code if isinstance(code, UserProgram) else 0
 
 
 def _fail(message: str) -> int:

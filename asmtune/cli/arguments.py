@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
-
-import typer
 
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.plain_functions import assumptions_of, plain_function, with_patterns
@@ -14,18 +11,6 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
-
-
-def refuse_options(context: typer.Context, allowed: Collection[str], subject: str) -> None:
-    """Refuse options that say how to judge a kernel, for a subject such as a run.
-
-    Raises:
-        InputError: an option was given that is not allowed.
-    """
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and name not in allowed:
-            raise InputError(f"--{name} is for kernels, and {subject}")
 
 
 @dataclass(frozen=True)

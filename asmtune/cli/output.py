@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -11,23 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Final, TextIO
+from typing import Annotated, Any, Final, TextIO
 
+import typer
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import printable
-from asmtune.cli.streams import FALLBACK
-from asmtune.report.cells import spreadsheet_text, words
-from asmtune.report.tables import mapping_table
+from asmtune.report.cells import plain_table, spreadsheet_text, words
+
+Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 _UNLIMITED: Final = 100_000
 """Columns where no terminal sets a limit: no table is wider."""
-
-_TERMINAL: Final = 80
-"""Columns of a terminal that does not tell its width."""
 
 
 class _Escaped:
@@ -45,7 +42,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"[^\n\t]+", lambda run: printable(run[0]), text)
 
 
-def is_terminal() -> bool:
+def _is_terminal() -> bool:
     """Tell if stdout is a terminal, or FORCE_COLOR says so."""
     return Console(file=sys.stdout).is_terminal
 
@@ -57,12 +54,10 @@ def print_line(text: str, *, err: bool = False, end: str = "\n") -> None:
 
 def write_note(renderable: object) -> None:
     """Print a rich renderable to stderr, beside what a program prints to stdout."""
-    if sys.stderr.isatty():
-        _console(sys.stderr).print(_Escaped(renderable))
-        return
+    text = _rendered(renderable, sys.stderr)
     # The stream is the program's own: it may not know how to write the lines of a table.
     encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
-    sys.stderr.write(_plain(renderable).encode(encoding, FALLBACK).decode(encoding) + "\n")
+    sys.stderr.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
 def write_result(result: object, output: Path | None = None) -> None:
@@ -75,50 +70,32 @@ def write_result(result: object, output: Path | None = None) -> None:
         InputError: the file cannot be written.
     """
     if not isinstance(result, str | bytes):
-        if output is None and is_terminal():
-            _console(sys.stdout).print(_Escaped(result))
-            return
-        result = _plain(result)
-        if output is None:
-            print_line(result)
-            return
-    if output is not None:
+        shown = _rendered(result, sys.stdout if output is None else None)
+        if output is not None:
+            _write(output, shown)
+        else:
+            print(shown)  # noqa: T201
+    elif output is not None:
         _write(output, result)
     elif sys.stdout.isatty():
         print_line(result if isinstance(result, str) else result.decode())
     else:
-        _print_document(result)
+        data = result if isinstance(result, bytes) else result.encode(errors="backslashreplace")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data + b"\n")
 
 
-def _console(stream: TextIO) -> Console:
-    return Console(file=stream, width=_width(stream))
-
-
-def _width(stream: TextIO | None) -> int:
+def _rendered(renderable: object, stream: TextIO | None) -> str:
+    """Lay a renderable out as a stream takes it: a terminal, or a pipe or file without colours."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    if stream is None or not stream.isatty():
-        return _UNLIMITED
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _TERMINAL
-    except OSError:
-        return _TERMINAL
-
-
-def _plain(renderable: object) -> str:
-    text = io.StringIO()
-    Console(file=text, width=_width(None), force_terminal=False, color_system=None).print(
-        _Escaped(renderable)
-    )
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
-
-
-def _print_document(document: str | bytes) -> None:
-    data = document if isinstance(document, bytes) else document.encode(errors="backslashreplace")
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data + b"\n")
-    sys.stdout.flush()
+    width = int(columns) if columns.isdecimal() else 0
+    if width == 0 and (stream is None or not stream.isatty()):
+        width = _UNLIMITED
+    is_file = stream is None
+    console = Console(file=stream, width=width or None, force_terminal=False if is_file else None)
+    with console.capture() as capture:
+        console.print(_Escaped(renderable))
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def _write(path: Path, content: str | bytes) -> None:
@@ -172,21 +149,32 @@ _MOST_IN_TABLE: Final = 1000
 """Rows whose columns are made equally wide: with more, nothing is seen before the last is known."""
 
 
-def print_table(rows: Iterable[Mapping[str, Any]], spare: Sequence[str] = ()) -> int:
-    """Print a table on a terminal; lines with tabs, header first, in a pipe or of many rows.
+def write_rows(
+    title: str, rows: Iterable[Mapping[str, Any]], as_json: bool, spare: Sequence[str] = ()
+) -> int:
+    """Print rows with equal keys: a JSON array, a table on a terminal, else lines with tabs.
+
+    The lines begin with the keys. Rows are in memory one at a time, except for a table's, which
+    more than a thousand are not.
 
     Args:
-        rows: values by column, one row at a time in memory.
+        title: title of the table.
+        rows: values by column.
+        as_json: whether to print JSON, a line a row.
         spare: columns that a narrow terminal may lack, the least important first.
 
     Returns:
         How many rows there were.
     """
+    if as_json:
+        return _print_json(rows)
     left = iter(rows)
-    first = list(islice(left, _MOST_IN_TABLE + 1)) if is_terminal() else []
+    first = list(islice(left, _MOST_IN_TABLE + 1)) if _is_terminal() else []
     if 0 < len(first) <= _MOST_IN_TABLE:
-        shown = [{name: cell(value) for name, value in row.items()} for row in first]
-        write_result(mapping_table("", shown, spare))
+        table = plain_table(title, list(first[0]), left=len(first[0]), spare=spare)
+        for row in first:
+            table.add_row(*map(cell, row.values()))
+        write_result(table)
         return len(first)
     count = 0
     for count, row in enumerate(chain(first, left), 1):
@@ -197,12 +185,12 @@ def print_table(rows: Iterable[Mapping[str, Any]], spare: Sequence[str] = ()) ->
     return count
 
 
-def print_json_rows(rows: Iterable[Any]) -> None:
-    """Print a JSON array, a line a row."""
+def _print_json(rows: Iterable[Any]) -> int:
     count = 0
     for count, row in enumerate(rows, 1):
         sys.stdout.write(f"{',' if count > 1 else '['}\n {printable(json.dumps(row))}")
     print_line("\n]" if count else "[]")
+    return count
 
 
 def cell(value: Any) -> str:

@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from asmtune.base.errors import CompileError, InputError
-from asmtune.cli.arguments import KernelArguments, refuse_options
+from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.cache import find_record
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
@@ -102,7 +103,7 @@ FormatOption = Annotated[ReportFormat, typer.Option(help="table, json, csv or ht
 
 def prune_report(
     context: typer.Context,
-    kernel: Subject,
+    kernel: Subject = "",
     target: Targets = ["H200"],  # noqa: B006 - typer copies it
     shape: Shape = None,
     dtype: Dtype = None,
@@ -133,13 +134,17 @@ def prune_report(
     compiler fail for a reason that no rule names; a kept config spills. What was only
     ranked or sketched never met LLVM or ptxas: --compile all looks for failures there as well.
 
-    A target on which no config can run is told, and the others are reported; the exit status is 1.
+    Without a kernel, the names of those that come with asmtune are printed. If no config can run on
+    one of the targets, stderr says so, the others are reported, and the exit status is 1.
     """
+    if not kernel:
+        names = ", ".join(kernel_names())
+        raise InputError(f"Missing argument 'KERNEL': a file, file.py:function, or one of {names}")
     check_destinations([("--output", output)] if output else [])
     is_page, failed = format is ReportFormat.HTML, False
     if kernel.endswith(".json"):
         allowed = ("kernel", "format", "output", "timings", "check")
-        refuse_options(context, allowed, f"{kernel} is a report")
+        _refuse_options(context, allowed, kernel)
         reports = read_reports(Path(kernel))
         reports = with_timings(reports, measured_times(timings, reports, ()))
         result = report_html(reports) if is_page else _render(reports, format)
@@ -160,6 +165,18 @@ def prune_report(
         print_line(f"asmtune: {finding}", err=True)
     if problems or failed:
         raise typer.Exit(1)
+
+
+def _refuse_options(context: typer.Context, allowed: Sequence[str], report: str) -> None:
+    """Refuse options that say how to judge a kernel, for a report that was saved.
+
+    Raises:
+        InputError: an option was given that is not allowed.
+    """
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in allowed:
+            raise InputError(f"--{name} is for kernels, and {report} is a report")
 
 
 @dataclass(frozen=True)

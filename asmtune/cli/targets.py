@@ -15,13 +15,11 @@ from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
-from asmtune.cli.listing import Json
-from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.cli.output import Json, check_destinations, print_line, write_result, write_rows
 from asmtune.core.hardware.descriptor import descriptor_of
 from asmtune.core.hardware.driver import read_attributes
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import known_targets, load_target, match_device
-from asmtune.report.tables import mapping_table
 
 if TYPE_CHECKING:
     from asmtune.measure.rates import MeasuredRate
@@ -47,8 +45,7 @@ def targets(context: typer.Context, json_: Json = False) -> None:
         }
         for target in known_targets()
     ]
-    title = "Targets; a JSON file of the same form is taken by its path"
-    write_result(json.dumps(rows, indent=1) if json_ else mapping_table(title, rows))
+    write_rows("Targets; a JSON file of the same form is taken by its path", rows, json_)
 
 
 @app.command("show")
@@ -85,7 +82,7 @@ def show(
         }
         for name, figure in shown.figures.items()
     ]
-    write_result(mapping_table(f"{shown.name} ({shown.arch})", rows))
+    write_rows(f"{shown.name} ({shown.arch})", rows, False)
 
 
 @app.command("measure")
@@ -123,7 +120,7 @@ def measure(
         for name, figure in measured.figures.items()
         if figure != base.figures.get(name)
     ]
-    write_result(mapping_table(f"{measured.name}, measured", rows))
+    write_rows(f"{measured.name}, measured", rows, False)
     for name, reason in failures.items():
         print_line(f"{name}: not measured: {reason}", err=True)
     print_line(f"written to {output}", err=True)

@@ -232,7 +232,7 @@ def _results(plan: _Plan, ranked_by: Target | None) -> tuple[list[TuningResult],
     from asmtune.runtime.offline.tuning_queue import open_machine
 
     results: list[TuningResult] = []
-    with TuningProgress(plan.count, plan.options.effort.limits.seconds) as progress:
+    with TuningProgress(plan.count) as progress:
         machine = open_machine(plan.options, progress, ranked_by)
         try:
             for result in plan.results(machine):

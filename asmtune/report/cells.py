@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from rich.cells import cell_len, chop_cells
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -21,44 +20,31 @@ _GAP: Final = 3
 _TEXT_WIDTH: Final = 20
 """Texts are wrapped at words, but not to less than this."""
 
-_PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-"""A part of an axis's name: two of `BLOCK_M`, `numWarps` and `BLOCK2`."""
-
-_PIECE: Final = re.compile(r"(?<= )(?! )|(?<=,)(?=[^\d\s])")
-"""Where a text may go on in the next line: after a space, and in `M=1,N=2`, not in `1,024`."""
-
-
-@dataclass(frozen=True)
-class _Column:
-    heading: str
-    justify: Literal["left", "right"]
-    is_axis: bool
+_BREAK: Final = re.compile(r" |(?<=_)(?=\w)")
+"""A place where a heading may go on in the next line: a space, or between `BLOCK_` and `M`."""
 
 
 class ReportTable:
     """A table that cuts no cell, however narrow the terminal is.
 
-    Where it is too wide it wraps texts at words, shortens the names of axes and explains them in
-    a legend, and leaves out columns, the first of `spare` first. If that is not enough each row
-    is a block of `heading: value`. Brackets in cells are text, never markup.
+    If it is too wide, headings take a line a word, texts are wrapped, and columns are left out, the
+    first of `spare` first. If that is not enough each row is a block of `heading: value`.
+    Brackets in cells are text, never markup.
 
     Args:
         spare: headings of columns that may be left out, the least important first.
-        instead: tables to show where this one would have to leave out a column.
     """
 
-    def __init__(
-        self, title: str, *, spare: Sequence[str] = (), instead: Sequence[RenderableType] = ()
-    ) -> None:
+    def __init__(self, title: str, *, spare: Sequence[str] = ()) -> None:
         self.title, self.caption = one_line(title), ""
-        self._spare, self._instead = spare, instead
-        self._columns: list[_Column] = []
+        self._spare = spare
+        self._columns: list[tuple[str, bool]] = []
         self._rows: list[tuple[list[str], str]] = []
         self._sections: set[int] = set()
 
-    def add_column(self, heading: str, *, left: bool = False, axis: bool = False) -> None:
-        """Add a column; `left` for text, `axis` for a name that may be shortened."""
-        self._columns.append(_Column(one_line(heading), "left" if left else "right", axis))
+    def add_column(self, heading: str, *, left: bool = False) -> None:
+        """Add a column, of text if it is `left`, else of numbers."""
+        self._columns.append((one_line(heading), left))
 
     def add_row(self, *cells: str, style: str | None = None) -> None:
         """Add a row of a cell for each column."""
@@ -79,134 +65,69 @@ class ReportTable:
             yield Text(self.caption, "table.caption")
 
     def _body(self, width: int) -> Iterator[RenderableType]:
-        names = [column.heading for column in self._columns]
-        spare = [name for name in self._spare if name in names]
-        for left_out in range(len(spare) + 1):
-            hidden = spare[:left_out]
-            for headings in (names, self._short_headings()):
-                widths = self._widths(width, headings, hidden)
-                if widths is not None:
-                    yield self._table(widths, headings)
-                    yield from self._legend(widths, headings, hidden, width)
-                    return
-            if self._instead:
-                yield from self._instead
+        headings = [heading for heading, _ in self._columns]
+        spare = [headings.index(name) for name in self._spare if name in headings]
+        for number in range(len(spare) + 1):
+            hidden = spare[:number]
+            shown = [place for place in range(len(headings)) if place not in hidden]
+            if _span(map(self._least, shown)) <= width:
+                yield self._table(shown, width)
+                if hidden:
+                    names = ", ".join(headings[place] for place in hidden)
+                    needed = _span(map(self._width, range(len(headings))))
+                    text = f"left out at {width} columns: {names}; {needed} columns show all"
+                    yield Text(text, "dim")
                 return
-        yield from self._blocks(width)
+        yield from self._blocks()
 
-    def _short_headings(self) -> list[str]:
-        known = {column.heading for column in self._columns}
-        headings = []
-        for column in self._columns:
-            short = _short_name(column.heading, known) if column.is_axis else column.heading
-            known.add(short)
-            headings.append(short)
-        return headings
+    def _longest(self, place: int) -> int:
+        return max((cell_len(cells[place]) for cells, _ in self._rows), default=0)
 
-    def _widths(
-        self, width: int, headings: Sequence[str], hidden: Collection[str] = ()
-    ) -> dict[int, int] | None:
-        """Return the width of each shown column, by its place; None if they do not fit."""
-        widths, least = {}, {}
-        for place, (column, heading) in enumerate(zip(self._columns, headings, strict=True)):
-            if column.heading in hidden:
-                continue
-            cells = [cells[place] for cells, _ in self._rows]
-            longest = max(map(cell_len, cells), default=0)
-            words = [part.rstrip() for text in (heading, *cells) for part in _PIECE.split(text)]
-            widths[place] = max(longest, cell_len(heading))
-            least[place] = max(*map(cell_len, words), min(longest, _TEXT_WIDTH), 1)
-        excess = _span(widths) - width
-        if excess > sum(widths.values()) - sum(least.values()):
-            return None
-        for _ in range(excess):
-            widest = max((p for p in widths if widths[p] > least[p]), key=lambda p: widths[p])
-            widths[widest] -= 1
-        return widths
+    def _width(self, place: int) -> int:
+        return max(self._longest(place), cell_len(self._columns[place][0]))
 
-    def _table(self, widths: Mapping[int, int], headings: Sequence[str]) -> Table:
-        table = Table(show_edge=False, show_header=any(map(str.strip, headings)))
-        for place, width in widths.items():
-            justify = self._columns[place].justify
-            heading = "\n".join(_lines(headings[place], width))
-            table.add_column(Text(heading), justify=justify, width=width, no_wrap=True)
+    def _least(self, place: int) -> int:
+        """Return the width of a column whose heading, and whose texts, are wrapped at words."""
+        heading, is_text = self._columns[place]
+        longest = self._longest(place)
+        if is_text:
+            words = [cell_len(word) for cells, _ in self._rows for word in cells[place].split()]
+            longest = max([min(longest, _TEXT_WIDTH), *words])
+        return max(longest, *map(cell_len, _BREAK.split(heading)))
+
+    def _table(self, places: Sequence[int], width: int) -> Table:
+        shown = [self._columns[place] for place in places]
+        table = Table(show_edge=False, show_header=any(heading.strip() for heading, _ in shown))
+        is_tight = _span(map(self._width, places)) > width
+        left = width - _span(map(self._least, places))
+        for place, (heading, is_text) in zip(places, shown, strict=True):
+            least = self._least(place)
+            more = min(left, self._width(place) - least) if is_text else 0
+            left -= more
+            text = _BREAK.sub("\n", heading) if is_tight else heading
+            own = max(least + more, 1) if is_tight else None
+            table.add_column(Text(text), justify="left" if is_text else "right", width=own)
         for number, (cells, style) in enumerate(self._rows):
-            shown = [Text("\n".join(_lines(cells[p], width))) for p, width in widths.items()]
-            table.add_row(*shown, style=style, end_section=number in self._sections)
+            texts = [Text(cells[place]) for place in places]
+            table.add_row(*texts, style=style, end_section=number in self._sections)
         return table
 
-    def _legend(
-        self, widths: Mapping[int, int], headings: Sequence[str], hidden: Sequence[str], width: int
-    ) -> Iterator[Text]:
-        names = [column.heading for column in self._columns]
-        changed = [f"{headings[p]}: {names[p]}" for p in widths if headings[p] != names[p]]
-        if changed:
-            yield Text("\n".join(_packed(changed, width)), "dim")
-        if hidden:
-            needed = _span(self._widths(10**9, names) or {})
-            left_out = ", ".join(hidden)
-            yield Text(f"left out at {width} columns: {left_out}; {needed} columns show all", "dim")
-
-    def _blocks(self, width: int) -> Iterator[Text]:
+    def _blocks(self) -> Iterator[Text]:
         for number, (cells, style) in enumerate(self._rows):
             if number:
                 yield Text()
             pairs = [
-                f"{column.heading}: {cell}" if column.heading.strip() else cell
-                for column, cell in zip(self._columns, cells, strict=True)
+                f"{heading}: {cell}" if heading.strip() else cell
+                for (heading, _), cell in zip(self._columns, cells, strict=True)
                 if cell
             ]
-            yield Text("\n".join(_packed(pairs, width)), style)
+            yield Text("  ".join(pairs), style, overflow="fold")
 
 
-@dataclass(frozen=True)
-class CodeText:
-    """A line of code, broken between words and after the commas of a list."""
-
-    text: str
-    style: str = ""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        yield Text("\n".join(_lines(self.text, options.max_width)), self.style)
-
-
-def _span(widths: Mapping[int, int]) -> int:
+def _span(widths: Iterable[int]) -> int:
     """Return the width of a table from those of its columns."""
-    return sum(widths.values()) + _GAP * len(widths) - 1
-
-
-def _lines(text: str, width: int) -> list[str]:
-    """Break a text between words; within a word only if it is wider than a line."""
-    lines = [""]
-    for piece in _PIECE.split(text):
-        word = piece.rstrip()
-        if lines[-1] and cell_len(lines[-1] + word) > width:
-            lines.append("")
-        *full, rest = chop_cells(word, width) or [""]
-        lines[-1:] = [*full, lines[-1] + rest + piece[len(word) :]]
-    return [line.rstrip() for line in lines]
-
-
-def _packed(parts: Sequence[str], width: int) -> list[str]:
-    """Put parts into lines; break a part only if it is wider than a line."""
-    lines: list[str] = []
-    for part in parts:
-        if lines and cell_len(lines[-1]) + 2 + cell_len(part) <= width:
-            lines[-1] += f"  {part}"
-        else:
-            lines += _lines(part, width)
-    return lines
-
-
-def _short_name(name: str, known: Collection[str]) -> str:
-    """Shorten an axis's name: `BLOCK_M` to `BM`, `BLOCK` to `BLO`; different from those known."""
-    parts = _PART.findall(name)
-    initials = "".join(part if part.isdigit() else part[0] for part in parts)
-    short = initials if len(parts) > 1 else name[:3]
-    unique, number = short, 2
-    while unique in known:
-        unique, number = f"{short}{number}", number + 1
-    return unique if len(unique) < len(name) else name
+    listed = list(widths)
+    return sum(listed) + _GAP * len(listed) - 1
 
 
 def plain_table(
@@ -220,6 +141,43 @@ def plain_table(
     for place, heading in enumerate(headings):
         table.add_column(heading, left=place < left)
     return table
+
+
+def count(value: object) -> str:
+    """Format a whole number or a name; "-" if it is not known."""
+    return "-" if value is None else str(value)
+
+
+class Column(NamedTuple):
+    """A column of records that are JSON values: its heading, a place as `ending.timed`, a form."""
+
+    heading: str
+    place: str
+    form: Callable[[Any], str] = count
+    left: bool = False
+
+
+def rows_table(
+    title: str,
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[Column],
+    *,
+    spare: Sequence[str] = (),
+) -> ReportTable:
+    """Tabulate records in the form that JSON and CSV write them, a row each."""
+    table = ReportTable(title, spare=spare)
+    for column in columns:
+        table.add_column(column.heading, left=column.left)
+    for row in rows:
+        table.add_row(*(column.form(_value(row, column.place)) for column in columns))
+    return table
+
+
+def _value(row: Mapping[str, Any], place: str) -> Any:
+    value: Any = row
+    for name in place.split("."):
+        value = None if value is None else value.get(name)
+    return value
 
 
 def one_line(text: str) -> str:
@@ -252,14 +210,14 @@ def number(value: float | None, digits: int = 1) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def kib(value: float | None) -> str:
+    """Format bytes as a whole number of KiB; "-" if it is not known."""
+    return "-" if value is None else number(value / 1024, 0)
+
+
 def share(value: float | None) -> str:
     """Format a share in percent; "-" if it is not known."""
     return "-" if value is None else f"{value:.1%}"
-
-
-def count(value: int | None) -> str:
-    """Format a whole number; "-" if it is not known."""
-    return "-" if value is None else str(value)
 
 
 def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,8 +37,6 @@ def report_json(reports: Sequence[PruneReport]) -> str:
         for report in reports
     ]
     for report, document in zip(reports, documents, strict=True):
-        if not document["unlisted"]:
-            del document["unlisted"]
         if report.stored is not None:
             document["stored"] = report.stored.config.to_dict()
     return document_text(FORMAT, {"reports": documents})
@@ -131,20 +129,7 @@ def _report(value: Any, where: str) -> PruneReport:
     if isinstance(value, dict):
         for derived in ("counts", "dropped", "stored"):  # `PruneReport` derives them again
             value.pop(derived, None)
-        verdicts = value.get("verdicts")
-        listed = verdicts if isinstance(verdicts, list) else ()
-        _complete(listed, "terms_us", "measured_us", "measured")
-        value.setdefault("unlisted", [])
-        _complete((value.get("selection"), value.get("compiled")), "low_share", "unlike")
     return _CODEC.read(PruneReport, value, where)
-
-
-def _complete(values: Iterable[Any], *later: str) -> None:
-    """Add fields that older versions lack, as null."""
-    for value in values:
-        if isinstance(value, dict):
-            for name in later:
-                value.setdefault(name, None)
 
 
 def _features(value: Any, where: str) -> Features:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from asmtune.core.config import Config, varying
 from asmtune.report.cells import (
+    Column,
     ReportTable,
     changes,
-    count,
     dtype_words,
+    kib,
     number,
     one_line,
     plain_table,
+    rows_table,
     share,
     words,
 )
@@ -32,17 +34,6 @@ class FunnelLine(NamedTuple):
     stage: str
     what: str
     configs: int
-
-
-class Far(NamedTuple):
-    """The state of a run `t` seconds after its start: configs so far, and what was expected."""
-
-    t: float
-    compiled: int
-    timed: int
-    failed: int
-    best_us: float | None
-    expected_gain: float | None
 
 
 def seconds_by_stage(run: TracedRun) -> dict[str, float]:
@@ -76,18 +67,6 @@ def funnel_steps(run: TracedRun) -> list[FunnelLine]:
     return steps
 
 
-def progress_of(run: TracedRun) -> list[Far]:
-    """Give the state of the run after each of its trials."""
-    states: list[Far] = []
-    timed = failed = 0
-    for trial in run.trials:
-        ran = sum(isinstance(row.outcome, Timing) for row in trial.rows)
-        timed, failed = timed + ran, failed + len(trial.rows) - ran
-        compiled = sum(len(batch.rows) for batch in run.batches if batch.t <= trial.t)
-        states.append(Far(trial.t, compiled, timed, failed, trial.best_us, trial.expected_gain))
-    return states
-
-
 def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterator[FunnelLine]:
     yield FunnelLine("space", "candidates", candidates)
     dropped = run.ranking.dropped if run.ranking is not None else ()
@@ -110,11 +89,9 @@ NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 
 
 def run_report(run: TracedRun) -> Group:
-    """Lay out a run: seconds by stage, what fell where, what was timed, and why it ended."""
+    """Lay out a run: seconds and dropped configs by stage, what was timed, and why it ended."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
     timings = run.timings()
-    if run.trials:
-        parts.append(_progress(run))
     if timings:
         parts.append(_timed(run, timings))
         parts += _compared(run, timings)
@@ -159,62 +136,69 @@ def _seconds(run: TracedRun) -> ReportTable:
 
 
 def _funnel(run: TracedRun) -> ReportTable:
-    table = plain_table("What fell where", ("stage", "reason", "configs"), left=2)
+    table = plain_table("Dropped configs by stage", ("stage", "reason", "configs"), left=2)
     for step in funnel_steps(run):
         shown = f"+{step.configs}" if step.stage == "caps" else str(step.configs)
         table.add_row(one_line(step.stage), one_line(step.what), shown)
     return table
 
 
-def _progress(run: TracedRun) -> ReportTable:
-    headings = ("at s", "compiled", "timed", "failed", "best us", "next batch saves")
-    table = plain_table("How far it was after each trial", headings, left=0)
-    for far in progress_of(run):
-        gain = "-" if far.expected_gain is None else f"{far.expected_gain:.2%}"
-        counts = map(str, (far.compiled, far.timed, far.failed))
-        table.add_row(f"{far.t:.1f}", *counts, number(far.best_us), gain)
-    return table
-
-
 def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
-    axes, compiled = varying(list(timings)), run.compiled()
-    places = {config: place for place, config in enumerate(timings, 1)}
-    shown = [c for c in timings if places[c] <= MOST_ROWS or c == run.header.default]
-    predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
-    compiled_to = ("pred us", "pred rank", "regs", "spills", "shared KiB")
-    cited = ("p90 us", "p99 us", "RSD")
-    spare = (*cited[:2], *reversed(compiled_to), "spread", "RSD", "samples")
-    table = plain_table("Timed, fastest first", ("",), left=0, spare=spare)
-    for axis in axes:
-        table.add_column(axis, axis=True)
-    for heading in ("us", "spread", *cited, "samples", *compiled_to):
-        table.add_column(heading)
-    marks = {run.header.default: "default "}
-    if run.ending is not None and run.ending.winner is not None:
-        marks[run.ending.winner] = "winner "
-    for config in shown:
-        timing, row, values = timings[config], compiled.get(config), config.to_dict()
-        prediction = row or predictions.get(config)
-        rank = predictions[config].rank if config in predictions else None
-        kib = None if row is None or row.shared is None else row.shared / 1024
-        table.add_row(
-            f"{marks.get(config, '')}{places[config]}",
-            *(str(values.get(axis, "-")) for axis in axes),
-            number(timing.median_us),
-            f"{timing.spread:.1%}",
-            number(timing.p90_us),
-            number(timing.p99_us),
-            share(timing.rsd),
-            str(timing.samples),
-            number(prediction.predicted_us if prediction else None),
-            count(rank),
-            count(row.regs if row else None),
-            count(row.spills if row else None),
-            number(kib, 0),
-        )
-    if len(shown) < len(timings):
-        table.caption = f"{len(timings) - len(shown)} slower ones are left out; --json has all"
+    rows = timed_rows(run)
+    shown = [
+        row | {"marked": f"{row['mark']} {row['place']}".lstrip()}
+        for row in rows
+        if row["place"] <= MOST_ROWS or row["mark"] == "default"
+    ]
+    axes = [Column(axis, f"config.{axis}") for axis in varying(list(timings))]
+    spare = ("p90 us", "p99 us", *(c.heading for c in reversed(_PREDICTED)), "spread", "RSD")
+    columns = [Column("", "marked"), *axes, *_TIMES, *_PREDICTED]
+    table = rows_table("Timed, fastest first", shown, columns, spare=(*spare, "samples"))
+    if len(shown) < len(rows):
+        table.caption = f"{len(rows) - len(shown)} slower ones are left out; --json has all"
     return table
+
+
+def timed_rows(run: TracedRun) -> list[dict[str, Any]]:
+    """Return the timed configs, fastest first, with what was known of each before."""
+    compiled = run.compiled()
+    predictions = {p.config: p for p in run.ranking.configs} if run.ranking else {}
+    marks = {run.header.default: "default"}
+    if run.ending is not None and run.ending.winner is not None:
+        marks[run.ending.winner] = "winner"
+    rows = []
+    for place, (config, timing) in enumerate(run.timings().items(), 1):
+        known = encoded(compiled.get(config) or predictions.get(config)) or {}
+        rows.append(
+            {name: known.get(name) for name in ("predicted_us", "regs", "spills", "shared")}
+            | encoded(timing)
+            | {
+                "config": config.to_dict(),
+                "place": place,
+                "mark": marks.get(config, ""),
+                "rank": predictions[config].rank if config in predictions else None,
+                "spread": timing.spread,
+            }
+        )
+    return rows
+
+
+_TIMES: Final = (
+    Column("us", "median_us", number),
+    Column("spread", "spread", share),
+    Column("p90 us", "p90_us", number),
+    Column("p99 us", "p99_us", number),
+    Column("RSD", "rsd", share),
+    Column("samples", "samples"),
+)
+
+_PREDICTED: Final = (
+    Column("pred us", "predicted_us", number),
+    Column("pred rank", "rank"),
+    Column("regs", "regs"),
+    Column("spills", "spills"),
+    Column("shared KiB", "shared", kib),
+)
 
 
 def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
@@ -237,44 +221,49 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
     yield Text(f"{text}; {changes(default, best)}")
 
 
-def runs_table(runs: Sequence[Summary]) -> ReportTable:
+def run_rows(runs: Iterable[Summary]) -> list[dict[str, Any]]:
+    """Return runs in short, a row each."""
+    return [
+        {
+            "run": one.run,
+            "header": encoded(one.header),
+            "shape": encoded(one.header.shape),
+            "seconds": one.seconds,
+            "speedup": one.ending.speedup if one.ending else None,
+            "ending": encoded(one.ending),
+        }
+        for one in runs
+    ]
+
+
+_RUNS: Final = (
+    Column("run", "run", left=True),
+    Column("shape", "shape", words, left=True),
+    Column("dtypes", "header.key.dtypes", dtype_words, left=True),
+    Column("device", "header.key.device", left=True),
+    Column("us", "ending.median_us", number),
+    Column("speed-up", "speedup", lambda value: number(value, 2)),
+    Column("compiled", "ending.compiled"),
+    Column("timed", "ending.timed"),
+    Column("s", "seconds", number),
+    Column("end", "ending.reason", lambda reason: reason or "not ended", left=True),
+)
+
+
+def runs_table(runs: Iterable[Summary]) -> ReportTable:
     """Tabulate runs, a line each."""
-    title = "Tuning runs, the latest last; `asmtune explain RUN` shows one"
-    headings = ("run", "shape", "dtypes", "device", "us", "speed-up", "compiled", "timed", "s")
+    title = "Tuning runs, the latest last; `asmtune runs show RUN` shows one"
     spare = ("s", "timed", "compiled", "dtypes", "device")
-    table = plain_table(title, headings, left=4, spare=spare)
-    table.add_column("end", left=True)
-    for one in runs:
-        key, ending = one.header.key, one.ending
-        table.add_row(
-            one.run,
-            words(one.header.shape),
-            dtype_words(key.dtypes),
-            one_line(key.device),
-            number(ending.median_us if ending else None),
-            number(ending.speedup if ending else None, 2),
-            count(ending.compiled if ending else None),
-            count(ending.timed if ending else None),
-            number(one.seconds),
-            one_line(ending.reason) if ending else "not ended",
-        )
-    return table
+    return rows_table(title, run_rows(runs), _RUNS, spare=spare)
 
 
 RUN_FORMAT: Final = "asmtune-run"
 RUNS_FORMAT: Final = "asmtune-runs"
 
-_PREDICTED: Final = ("predicted_us", "regs", "spills", "shared")
-
 
 def run_json(run: TracedRun) -> str:
     """Write all of a run: `{"format", "version", "run", "header", "funnel", "timed", ...}`."""
     compiled = run.compiled()
-    timed = []
-    for config, timing in run.timings().items():
-        row = encoded(compiled.get(config)) or {}
-        prediction = {name: row[name] for name in _PREDICTED if name in row}
-        timed.append({**encoded(timing), **prediction, "config": config.to_dict()})
     failed = [{"config": c.to_dict(), **encoded(failure)} for c, failure in run.failures().items()]
     document = {
         "run": run.run,
@@ -282,8 +271,7 @@ def run_json(run: TracedRun) -> str:
         "seconds": run.seconds,
         "seconds_by_stage": seconds_by_stage(run),
         "funnel": [step._asdict() for step in funnel_steps(run)],
-        "progress": [far._asdict() for far in progress_of(run)],
-        "timed": timed,
+        "timed": timed_rows(run),
         "finals": [row.config.to_dict() for row in run.finals],
         "failed": failed,
         "refused": [encoded(row) for row in compiled.values() if row.dropped_at is not None],
@@ -296,13 +284,4 @@ def run_json(run: TracedRun) -> str:
 
 def runs_json(runs: Sequence[Summary]) -> str:
     """Write runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
-    rows = [
-        {
-            "run": one.run,
-            "header": encoded(one.header),
-            "seconds": one.seconds,
-            "ending": encoded(one.ending),
-        }
-        for one in runs
-    ]
-    return document_text(RUNS_FORMAT, {"runs": rows})
+    return document_text(RUNS_FORMAT, {"runs": run_rows(runs)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from rich.console import Group
@@ -12,31 +12,39 @@ from asmtune.core.config import Config, varying
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
 from asmtune.report.cells import (
+    Column,
     ReportTable,
     dtype_words,
+    kib,
     number,
     one_line,
     plain_table,
+    rows_table,
     share,
     words,
 )
 
-COLUMNS: Final = {
-    "regs_per_thread": "regs",
-    "spill_words": "spills",
-    "shared_bytes": "shared KiB",
-    "programs_per_sm": "prog/SM",
-    "occupancy": "occ",
-    "tensor_hot": "tensor",
-    "async_copy_hot": "cp.async",
-    "barrier_hot": "bar",
-    "instructions_hot": "instr",
-}
-"""Features that the table of kept configs shows, with their headings, the most important first."""
+
+def _whole(value: float | None) -> str:
+    return number(value, 0)
+
+
+COLUMNS: Final = (
+    ("regs", "regs_per_thread", _whole),
+    ("spills", "spill_words", _whole),
+    ("shared KiB", "shared_bytes", kib),
+    ("prog/SM", "programs_per_sm", _whole),
+    ("occ", "occupancy", lambda value: number(value, 2)),
+    ("tensor", "tensor_hot", _whole),
+    ("cp.async", "async_copy_hot", _whole),
+    ("bar", "barrier_hot", _whole),
+    ("instr", "instructions_hot", _whole),
+)
+"""Features that the table of kept configs shows, the most important first: heading, name, form."""
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
-    """Tabulate what fell where and why, then the kept configs; targets side by side."""
+    """Tabulate the dropped configs of all targets by stage, then the kept ones target by target."""
     first = reports[0]
     title = Text.assemble(
         (one_line(first.kernel), "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
@@ -52,9 +60,8 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
         f"as the {_assembly(reports)} has it."
     )
     lines = [Text(line) for report in reports for line in worth(report)]
-    return Group(
-        title, _funnel_table(reports), *lines, _kept_table(reports), Text(hot, "dim"), *notes
-    )
+    kept = [_kept_table(report, reports) for report in reports]
+    return Group(title, _funnel_table(reports), *lines, *kept, Text(hot, "dim"), *notes)
 
 
 def _assembly(reports: Sequence[PruneReport]) -> str:
@@ -111,7 +118,7 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
 
 def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
     headings = ("stage", "reason", *(report.target for report in reports))
-    table = plain_table("What fell where", headings, left=2)
+    table = plain_table("Dropped configs by stage", headings, left=2)
     table.add_row("space", "candidates", *(str(r.counts()["candidates"]) for r in reports))
     fallen = [report.dropped() for report in reports]
     for stage, reason in dict.fromkeys(key for tally in fallen for key in tally):
@@ -121,106 +128,51 @@ def _funnel_table(reports: Sequence[PruneReport]) -> ReportTable:
     return table
 
 
-def _kept_table(reports: Sequence[PruneReport]) -> ReportTable:
-    """Tabulate the configs that any target keeps; a table a target where all do not fit."""
-    configs = list(dict.fromkeys(v.config for report in reports for v in report.kept))
-    configs = list(dict.fromkeys([*configs, *_stored(reports)]))
-    spare = [*_CITED, *reversed(COLUMNS.values())]
-    several = [_kept_on(report, configs, spare) for report in reports] if len(reports) > 1 else []
-    table = ReportTable("Kept, best first", spare=spare, instead=several)
-    _add_kept(table, reports, configs)
-    return table
+def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTable:
+    """Tabulate the configs that a target keeps, then those of others; see how they fare here."""
+    kept = [verdict.config for one in (report, *among) for verdict in one.kept]
+    stored = [one.stored.config for one in among if one.stored is not None]
+    verdicts = {verdict.config: verdict for verdict in report.verdicts}
+    rows = [
+        _row(config, verdicts.get(config)) | {"record": "stored" if config in stored else ""}
+        for config in dict.fromkeys([*kept, *stored])
+    ]
+    axes = varying([verdict.config for one in among for verdict in one.verdicts])
+    columns = [Column("record", "record", left=True)] if stored else []
+    columns += [Column(axis, axis) for axis in axes]
+    columns += [Column("rank", "place"), Column("pred us", "predicted_us", _known)]
+    columns += [Column(*measured, number) for measured in _MEASURED if _has(report, measured[1])]
+    columns += [Column("RSD", "measured_rsd", share)] if _has(report, "measured_rsd") else []
+    columns += [Column("limit", "bottleneck", lambda name: name or "", left=True)]
+    columns += [Column(*feature) for feature in COLUMNS]
+    title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
+    spare = ["p90 us", "p99 us", "RSD", *(heading for heading, _, _ in reversed(COLUMNS))]
+    return rows_table(title, rows, columns, spare=spare)
 
 
-def _kept_on(report: PruneReport, configs: Sequence[Config], spare: Sequence[str]) -> ReportTable:
-    """Tabulate configs on a target: those that it keeps, then what others keep."""
-    ordered = dict.fromkeys([*(verdict.config for verdict in report.kept), *configs])
-    table = ReportTable(f"On {report.target}", spare=spare)
-    _add_kept(table, [report], list(ordered))
-    return table
+_MEASURED: Final = (
+    ("meas us", "measured_us"),
+    ("p90 us", "measured_p90_us"),
+    ("p99 us", "measured_p99_us"),
+)
 
 
-def _add_kept(
-    table: ReportTable, reports: Sequence[PruneReport], configs: Sequence[Config]
-) -> None:
-    stored = _stored(reports)
-    if stored:
-        table.add_column("record", left=True)
-    axes = varying([verdict.config for report in reports for verdict in report.verdicts])
-    for axis in axes:
-        table.add_column(axis, axis=True)
-    by_target = [{v.config: v for v in report.verdicts} for report in reports]
-    timed = [_measured_headings(report) for report in reports]
-    for report, headings in zip(reports, timed, strict=True):
-        table.add_column("rank" if len(reports) == 1 else f"{report.target} rank")
-        table.add_column("pred us")
-        for heading in headings:
-            table.add_column(heading)
-        table.add_column("limit", left=True)
-        for heading in COLUMNS.values():
-            table.add_column(heading)
-    for config in configs:
-        values = config.to_dict()
-        cells = ["stored" if config in stored else ""] * bool(stored)
-        cells += [str(values.get(axis, "-")) for axis in axes]
-        for verdicts, headings in zip(by_target, timed, strict=True):
-            verdict = verdicts.get(config)
-            own = _cells(verdict)
-            own[2:2] = _measured_cells(verdict)[: len(headings)]
-            cells += own
-        table.add_row(*cells)
+def _has(report: PruneReport, name: str) -> bool:
+    return any(verdict.row().get(name) is not None for verdict in report.verdicts)
 
 
-def _stored(reports: Sequence[PruneReport]) -> list[Config]:
-    return [report.stored.config for report in reports if report.stored is not None]
+def _known(value: float | None) -> str:
+    return "" if value is None else number(value)
 
 
-_CITED: Final = ("p90 us", "p99 us", "RSD")
-
-
-def _measured_headings(report: PruneReport) -> tuple[str, ...]:
-    """Return the headings of measured times, where any config has them."""
-    if any(verdict.measured is not None for verdict in report.verdicts):
-        return ("meas us", *_CITED)
-    return ("meas us",) * any(v.measured_us is not None for v in report.verdicts)
-
-
-def _measured_cells(verdict: Verdict | None) -> list[str]:
-    median = number(verdict.measured_us if verdict else None)
-    own = verdict.measured if verdict else None
-    if own is None:
-        return [median, *("-" for _ in _CITED)]
-    return [median, number(own.p90_us), number(own.p99_us), share(own.rsd)]
-
-
-def _cells(verdict: Verdict | None) -> list[str]:
-    if verdict is None or verdict.features is None:
-        reason = verdict.reasons[0].rule if verdict and verdict.reasons else "-"
-        if verdict is not None and verdict.dropped_at == "sketch":
-            reason = "sketched only"
-        if verdict is not None and verdict.dropped_at == "estimate":
-            reason = "arithmetic only"
-        return [reason, "", "", *("" for _ in COLUMNS)]
-    rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
-    time = "" if verdict.predicted_us is None else f"{verdict.predicted_us:.1f}"
-    numbers = (_number(name, verdict.features.get(name)) for name in COLUMNS)
-    return [rank, time, verdict.bottleneck or "", *numbers]
-
-
-def _number(name: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    if name == "shared_bytes":
-        return f"{value / 1024:.0f}"
-    return f"{value:.2f}" if name == "occupancy" else f"{value:.0f}"
-
-
-def mapping_table(
-    title: str, rows: Sequence[Mapping[str, Any]], spare: Sequence[str] = ()
-) -> ReportTable:
-    """Make a plain table of mappings with equal keys; those of `spare` may be left out."""
-    headings = list(rows[0]) if rows else []
-    table = plain_table(title, headings, left=len(headings), spare=spare)
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    return table
+def _row(config: Config, verdict: Verdict | None) -> dict[str, Any]:
+    """Return a verdict's row with its rank, in brackets if it is not kept, or why it has none."""
+    if verdict is not None and verdict.features is not None:
+        rank = f"{verdict.rank}" if verdict.kept else f"({verdict.rank or '-'})"
+        return verdict.row() | {"place": rank}
+    if verdict is None:
+        return {**config.to_dict(), "place": "-"}
+    stages = {"sketch": "sketched only", "estimate": "arithmetic only"}
+    reason = verdict.reasons[0].rule if verdict.reasons else "-"
+    place = stages.get(verdict.dropped_at or "", reason)
+    return verdict.row() | {"place": place, "predicted_us": None, "bottleneck": None}

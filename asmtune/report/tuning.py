@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
-from asmtune.report.cells import ReportTable, count, dtype_words, number, one_line, share, words
+from asmtune.report.cells import (
+    Column,
+    ReportTable,
+    dtype_words,
+    number,
+    one_line,
+    rows_table,
+    share,
+    words,
+)
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
 from asmtune.store.trace.run import Ending, Header
@@ -23,7 +37,6 @@ from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
-    from asmtune.core.records.tuned import TuneRecord
     from asmtune.tuning.search.state import State
 
 
@@ -85,42 +98,32 @@ def results_json(results: Sequence[TuningResult]) -> str:
     return document_text(TUNING_FORMAT, {"results": [_result(result) for result in results]})
 
 
+_TIMES: Final = (
+    Column("us", "median_us", number),
+    Column("default us", "default_us", number),
+    Column("speed-up", "speedup", lambda value: number(value, 2)),
+    Column("p90 us", "statistics.p90_us", number),
+    Column("p99 us", "statistics.p99_us", number),
+    Column("RSD", "statistics.rsd", share),
+    Column("samples", "statistics.samples"),
+    Column("compiled", "compiled"),
+    Column("timed", "timed"),
+    Column("s", "seconds", number),
+    Column("run", "run", left=True),
+)
+
+
 def _table(results: Sequence[TuningResult]) -> ReportTable:
-    winners = [result.record.winner for result in results if result.record is not None]
-    axes = list(dict.fromkeys(name for winner in winners for name in winner.to_dict()))
-    cited = ("p90 us", "p99 us", "RSD", "samples")
-    table = ReportTable("", spare=(*cited[:2], "s", "timed", "compiled", "samples", "RSD"))
-    table.add_column("shape", left=True)
-    for axis in axes:
-        table.add_column(axis, axis=True)
-    for heading in ("us", "default us", "speed-up", *cited, "compiled", "timed", "s"):
-        table.add_column(heading)
-    table.add_column("run", left=True)
-    for result in results:
-        record = result.record
-        values = record.winner.to_dict() if record is not None else {}
-        tuned = result.outcome == "tuned"
-        table.add_row(
-            words(result.request.problem.shape),
-            *(str(values.get(axis, "-")) for axis in axes),
-            number(record.median_us if record is not None else None),
-            number(result.default_us),
-            number(speedup_of(result), 2),
-            *_cited(record),
-            count(result.compiled if tuned else None),
-            count(result.timed if tuned else None),
-            number(result.seconds),
-            result.run or _OUTCOMES.get(result.outcome, result.outcome),
-        )
-    return table
-
-
-def _cited(record: TuneRecord | None) -> tuple[str, ...]:
-    """Format p90, p99, relative standard deviation and number of the winner's samples."""
-    found = None if record is None or record.timing is None else record.timing.statistics
-    if found is None:
-        return ("-",) * 4
-    return number(found.p90_us), number(found.p99_us), share(found.rsd), count(found.samples)
+    rows = [_result(result) for result in results]
+    axes = dict.fromkeys(name for row in rows for name in row["winner"] or ())
+    for row in rows:
+        if row["outcome"] != "tuned":
+            outcome = _OUTCOMES.get(row["outcome"], row["outcome"])
+            row |= {"compiled": None, "timed": None, "run": row["run"] or outcome}
+    shape = Column("shape", "shape", words, left=True)
+    columns = [shape, *(Column(axis, f"winner.{axis}") for axis in axes), *_TIMES]
+    spare = ("p90 us", "p99 us", "s", "timed", "compiled", "samples", "RSD")
+    return rows_table("", rows, columns, spare=spare)
 
 
 def _result(result: TuningResult) -> dict[str, Any]:
@@ -147,66 +150,14 @@ def _result(result: TuningResult) -> dict[str, Any]:
     }
 
 
-class TimeEstimate:
-    """Estimates how long a command still takes.
-
-    A search ends when it finds no more, so that what is left of the first is a bound: its limit
-    of seconds, or the rest of its space at the rate so far. Later ones take as long as those
-    before them. Each of `problems` may take `limit_s`; `now` is a clock that never goes back.
-    """
-
-    def __init__(
-        self, problems: int, limit_s: float = math.inf, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._now, self._limit = now, limit_s
-        self._waiting = problems
-        self._took: list[float] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a problem."""
-        self._began, self._bound = self._now(), math.inf
-
-    def done(self, configs: int, of: int) -> None:
-        """Note how many configs of the space are done."""
-        spent = self._now() - self._began
-        self._bound = spent * of / configs if configs else math.inf
-
-    def end(self, *, counts: bool) -> None:
-        """End a problem; if it `counts`, later ones are expected to take as long."""
-        self._waiting -= 1
-        if counts:
-            self._took.append(self._now() - self._began)
-
-    def left(self) -> str:
-        """Say `about 40 s left`, or `up to 40 s left`; empty if nothing is known."""
-        spent = self._now() - self._began
-        most = max(min(self._limit, self._bound) - spent, 0.0)
-        if self._took:
-            usual = sum(self._took) / len(self._took)
-            rest = min(max(usual - spent, 0.0), most) + usual * (self._waiting - 1)
-            return f"about {duration(rest)} left"
-        whole = most + (spent + most) * (self._waiting - 1)
-        return f"up to {duration(whole)} left" if whole < math.inf else ""
-
-
-def duration(seconds: float) -> str:
-    """Format seconds as `40 s`, `12 min` or `3.5 h`."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 class TuningProgress(TuningListener):
     """A line of progress, and a line for each problem that is done.
 
     Where stderr is no terminal only the latter is shown. Use as a context manager, within which
-    warnings take one line each. Each of `problems` may take `limit_s`.
+    warnings take one line each.
     """
 
-    def __init__(
-        self, problems: int, limit_s: float = math.inf, console: Console | None = None
-    ) -> None:
+    def __init__(self, problems: int, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._shown = self._console.is_interactive
         self._progress = Progress(
@@ -215,11 +166,11 @@ class TuningProgress(TuningListener):
             BarColumn(bar_width=16),
             TextColumn("{task.fields[status]}", markup=False),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
             console=self._console,
             transient=True,
         )
         self._task = self._progress.add_task("", total=problems, status="")
-        self._clock = TimeEstimate(problems, limit_s)
         self._stage = self._counts = ""
         self._step, self._steps = 0, 0
         self._exit = ExitStack()
@@ -240,7 +191,6 @@ class TuningProgress(TuningListener):
 
     def begin(self, header: Header) -> None:
         """Show that a run begins."""
-        self._clock.begin()
         what = f"{one_line(header.kernel)} {words(header.shape)} {dtype_words(header.key.dtypes)}"
         self._progress.update(self._task, description=what)
         self.stage("begin")
@@ -252,7 +202,6 @@ class TuningProgress(TuningListener):
 
     def progress(self, state: State) -> None:
         """Show that more is compiled or timed."""
-        self._clock.done(len(state.verdicts), len(state.configs))
         failed = f" ({len(state.failures)} failed)" if state.failures else ""
         counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"
         self._counts = f"{counts}, best {number(state.best_us)} us"
@@ -269,8 +218,8 @@ class TuningProgress(TuningListener):
 
     def _show(self) -> None:
         steps = f"{self._step} of {self._steps}" if self._step < self._steps else ""
-        state = (f"{self._stage}", self._counts, steps, self._clock.left() if self._counts else "")
-        self._progress.update(self._task, status=", ".join(filter(None, state)))
+        status = ", ".join(filter(None, (self._stage, self._counts, steps)))
+        self._progress.update(self._task, status=status)
 
     def end(self, ending: Ending) -> None:
         """Note that the run has ended."""
@@ -278,7 +227,6 @@ class TuningProgress(TuningListener):
 
     def finished(self, result: TuningResult) -> None:
         """Count a problem as done, whether it was tuned or not."""
-        self._clock.end(counts=result.outcome == "tuned")
         self._progress.advance(self._task)
         self.say(result_line(result))
 

@@ -163,7 +163,7 @@ def _opened(path: Path) -> BinaryIO:
 def _unreadable(source: object, error: OSError) -> InputError:
     return InputError(
         f"{source}: cannot be read ({error.strerror or error}); "
-        "name a file that `asmtune cache export` has written"
+        "name a file that `asmtune export` has written"
     )
 
 

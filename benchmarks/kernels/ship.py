@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument(
         "--store",
         default=Settings.from_environment().store_where,
-        help="a store, or a .json that `asmtune cache export` has written of one",
+        help="a store, or a .json that `asmtune export` has written of one",
     )
     parser.add_argument("--device", default=DEVICE, help="its name, as its driver gives it")
     parser.add_argument("--output", type=Path, default=CACHE)

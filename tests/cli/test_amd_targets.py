@@ -78,7 +78,7 @@ def test_a_page(commands: Commands) -> None:
     (code,) = map(unpacked, json.loads(codes[1]))
     assert code["language"] == "AMDGCN"
     assert "v_mfma_f32_" in code["ptx"]["text"]
-    assert code["missing"]["sass"].startswith("An AMD device has AMDGCN")
+    assert "has AMDGCN, and no SASS" in code["missing"]["sass"]
 
 
 @pytest.mark.slow(seconds=1)
@@ -114,15 +114,6 @@ def test_learned_falls_back(commands: Commands) -> None:
         (
             (*PRUNE, "--target", "MI300X", "--axis", "matrix_instr_nonkdim=8"),
             "axis 'matrix_instr_nonkdim' has 8: expected one of 0, 4, 16, 32",
-        ),
-        (
-            ("explain", "kernel.cubin", "--target", "MI300X"),
-            "kernel.cubin: code of an NVIDIA device, and MI300X (gfx942) is none; "
-            "give the kernel's source",
-        ),
-        (
-            ("explain", "kernel.hsaco", "--target", "H200"),
-            "kernel.hsaco: code of an AMD device, and H200 (sm_90) is none",
         ),
         (
             ("explain", "tiled_matmul", "--target", "MI300X", "--code", "sass"),

@@ -81,15 +81,6 @@ def test_more_and_longer_segments_take_longer(commands: Commands, jagged: tuple[
     assert us("constant(65, 7)") < short
 
 
-def test_without_values_the_assumption_is_named(
-    commands: Commands, jagged: tuple[str, ...]
-) -> None:
-    """The argument is named in one line that shows a pattern."""
-    ran = commands.run("prune-report", *jagged, "--arg", "indptr=i32[65]")
-    text = " ".join(ran.out.split())
-    assert f"{STEERS} are assumed: no values are given; give a pattern, such as ragged(64, " in text
-
-
 def test_a_module_gives_values_and_a_pattern_replaces_them(
     commands: Commands,
     jagged: tuple[str, ...],

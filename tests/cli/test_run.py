@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from asmtune.cli.app import run
-from asmtune.cli.output import _plain
+from asmtune.cli.output import write_result
 from asmtune.cli.run import keys_met_table
 from asmtune.runtime.events import KeyResolved
 
@@ -248,10 +248,11 @@ def test_keys_are_recorded_however_the_program_ends(tmp_path: Path) -> None:
     assert len(lines) == 2
 
 
-def test_table_of_one_kernel() -> None:
+def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     """One kernel has no line of sums; what was neither tuned nor stored was picked."""
     met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
-    text = _plain(keys_met_table(met))
+    write_result(keys_met_table(met))
+    text = capsys.readouterr().out
     assert [cell.strip() for cell in text.splitlines()[-1].split("│")][-1] == "2"
     assert "kernels" not in text
 

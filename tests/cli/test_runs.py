@@ -1,4 +1,4 @@
-"""`asmtune runs`, `explain RUN` and `replay RUN`: traces from the command line."""
+"""`asmtune runs` and `asmtune model replay RUN`: traces from the command line."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def test_runs_are_listed(runs: list[str], commands: Commands) -> None:
     assert ran.out.index(runs[0]) < ran.out.index(runs[1])
     listed = json.loads(commands.run("runs", "--json").out)
     assert [run["run"] for run in listed["runs"]] == runs
+    assert commands.run("runs", "ls").out == ran.out
     none = commands.run("runs", "--kernel", "other")
     assert "no run of other in " in none.err
     assert runs[0] not in none.out
@@ -54,66 +55,52 @@ def test_no_runs(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (commands.folder / "none").exists()
 
 
-def test_explain_takes_an_id_its_beginning_and_a_path(runs: list[str], commands: Commands) -> None:
+def test_a_run_is_shown_by_an_id_its_beginning_and_a_path(
+    runs: list[str], commands: Commands
+) -> None:
     """However a run is named, the same is shown."""
-    shown = commands.run("explain", runs[0])
+    shown = commands.run("runs", "show", runs[0])
     assert (shown.code, shown.err) == (0, "")
     assert "10.0 us instead of 20.0 us, 2.00 times as fast" in shown.out
-    assert commands.run("explain", "20250304-050601").out == shown.out
-    assert commands.run("explain", f"{{}}/cache/runs/{runs[0]}.jsonl").out == shown.out
-    document = json.loads(commands.run("explain", runs[0], "--json").out)
+    assert commands.run("runs", "show", "20250304-050601").out == shown.out
+    assert commands.run("runs", "show", f"{{}}/cache/runs/{runs[0]}.jsonl").out == shown.out
+    document = json.loads(commands.run("runs", "show", runs[0], "--json").out)
     assert (document["run"], document["ending"]["winner"]) == (runs[0], FAST.to_dict())
-    assert "it did not end" in commands.run("explain", runs[1]).out
+    assert "it did not end" in commands.run("runs", "show", runs[1]).out
 
 
-def test_what_explain_refuses(runs: list[str], commands: Commands) -> None:
-    """No run, several, a damaged file, and options of a kernel are told in one line."""
-    assert "no run '1999'" in commands.refused("explain", "1999")
-    assert "2 begin so" in commands.refused("explain", "2025")
-    assert "No such file" in commands.refused("explain", "{}/absent.jsonl")
-    for option in ("--config", "--shape", "--target"):
-        line = commands.refused("explain", runs[0], option, "H200")
-        assert f"{option} is for kernels, and '{runs[0]}' is a run" in line
+def test_runs_that_cannot_be_shown(runs: list[str], commands: Commands) -> None:
+    """No run, several, a damaged file, and a run in the place of a kernel are one line."""
+    assert "no run '1999'" in commands.refused("runs", "show", "1999")
+    assert "2 begin so" in commands.refused("runs", "show", "2025")
+    assert "No such file" in commands.refused("runs", "show", "{}/absent.jsonl")
+    assert f"`asmtune runs show {runs[0]}`" in commands.refused("explain", runs[0])
     (commands.folder / "x.jsonl").write_text("{}\n")
     assert 'x.jsonl, line 1: expected an object with an "event"' in commands.refused(
-        "explain", "{}/x.jsonl"
+        "runs", "show", "{}/x.jsonl"
     )
-
-
-def test_explain_of_a_kernel_is_unchanged(commands: Commands) -> None:
-    """A kernel is still explained, as text and as JSON."""
-    small = ("explain", "{}/doubled.py", "--alone", "--config", "BLOCK=256,num_warps=2")
-    text = commands.run(*small)
-    assert text.code == 0
-    assert text.out.startswith("BLOCK=256 num_warps=2")
-    document = json.loads(commands.run(*small, "--json").out)
-    assert document["format"] == "asmtune-verdict"
-    assert document["verdict"]["config"]["BLOCK"] == 256
-    assert document["verdict"]["kept"] is True
-    assert document["ranked"] == 1
-    assert document["shape"] == {"n": 4096}
 
 
 def test_replay_takes_runs(runs: list[str], commands: Commands) -> None:
     """A run is replayed with the kernel that it was made of, and says what that is worth."""
-    ran = commands.run("replay", runs[0], "--scorer", "weights")
+    ran = commands.run("model", "replay", runs[0], "--scorer", "weights")
     assert ran.code == 0, ran.err
     assert "Share of the best speed kept on NVIDIA H200" in ran.out
     assert "a tuning run times what its search chose" in ran.out
-    one = json.loads(commands.run("replay", runs[0], "--scorer", "weights", "--json").out)
+    one = json.loads(commands.run("model", "replay", runs[0], "--scorer", "weights", "--json").out)
     assert 10.0 / 40.0 <= one["scorers"]["weights"]["all"]["top1"] <= 1
     # Both runs timed the same, so that the means over both are those of one.
-    both = json.loads(commands.run("replay", *runs, "--scorer", "weights", "--json").out)
+    both = json.loads(commands.run("model", "replay", *runs, "--scorer", "weights", "--json").out)
     assert both["scorers"] == one["scorers"]
     assert sum(both["failures"].values()) == 2 * sum(one["failures"].values())
 
 
 def test_what_replay_refuses(runs: list[str], commands: Commands) -> None:
     """A file without --kernels, a run whose kernel is gone, and mixed devices are refused."""
-    assert "by --kernels" in commands.refused("replay", str(TIMINGS))
-    assert "no run '1999'" in commands.refused("replay", "1999")
+    assert "by --kernels" in commands.refused("model", "replay", str(TIMINGS))
+    assert "no run '1999'" in commands.refused("model", "replay", "1999")
     (commands.folder / "doubled.py").unlink()
-    line = commands.refused("replay", runs[0])
+    line = commands.refused("model", "replay", runs[0])
     assert f"run {runs[0]}: its kernel is gone" in line
     folder = commands.folder / "cache" / "runs"
     other = replace(HEADER, key=replace(HEADER.key, device="NVIDIA A100"))
@@ -121,13 +108,13 @@ def test_what_replay_refuses(runs: list[str], commands: Commands) -> None:
     made = replace(made, key=replace(made.key, shape={"n": 128}, dtypes={"x_ptr": "fp32"}))
     apart = write_run(folder, made).run
     kernels = str(TIMINGS.parent / "kernels")
-    line = commands.refused("replay", apart, str(TIMINGS), "--kernels", kernels)
+    line = commands.refused("model", "replay", apart, str(TIMINGS), "--kernels", kernels)
     assert "several devices (NVIDIA H200, NVIDIA A100)" in line
 
 
 def test_the_default_stays(runs: list[str], commands: Commands) -> None:
     """What is slower than the default is never shown as the winner."""
-    document = json.loads(commands.run("explain", runs[0], "--json").out)
+    document = json.loads(commands.run("runs", "show", runs[0], "--json").out)
     times = {json.dumps(row["config"]): row["median_us"] for row in document["timed"]}
     assert times[json.dumps(FAST.to_dict())] <= times[json.dumps(DEFAULT.to_dict())]
     assert json.dumps(SLOW.to_dict()) in times

@@ -24,7 +24,6 @@ from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.code import CodeMaker, carried_code
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import Timings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -51,10 +50,10 @@ class Made:
         maker = replace(self.maker, targets=self.maker.targets[:1])
         return replace(self, reports=self.reports[:1], maker=maker)
 
-    def page(self, timings: Timings | None = None) -> str:
+    def page(self) -> str:
         """The page, with the code that `prune-report` would carry."""
         code = carried_code(self.reports, self.problem, self.maker)
-        return report_html(self.reports, code, timings)
+        return report_html(self.reports, code)
 
 
 def made(

@@ -10,7 +10,7 @@ import pytest
 from explorer_pages import Made, Opened, Opener, needs_browser, of_module
 
 from asmtune.base.settings import Settings
-from asmtune.report.code.views import CodeReader
+from asmtune.report.code import CodeReader
 from asmtune.report.explorer.page import report_html
 
 pytestmark = needs_browser
@@ -111,15 +111,6 @@ def test_lines_match(gemm_page: Path, opened: Opener) -> None:
     assert lines(again, "source", ".marked") == lines(here, "source", ".marked")
 
 
-def test_hovering_marks_for_a_moment(gemm_page: Path, opened: Opener) -> None:
-    """What comes from the line under the pointer is marked in every pane while it is there."""
-    here = code_of(opened, gemm_page, "#view=code&id=0.0")
-    here.page.locator(".pane-source .line", has_text="tl.dot").hover()
-    here.until(lambda: any("wgmma" in line for line in lines(here, "ptx", ".hovered")))
-    here.page.hover("#code-title")
-    here.until(lambda: lines(here, "ptx", ".hovered") == [])
-
-
 def test_code_by_keys(gemm_page: Path, opened: Opener) -> None:
     """Arrows move in a pane, Enter marks, h goes to the hot loop, brackets to other configs."""
     here = code_of(opened, gemm_page, "#view=code&id=0.0")
@@ -139,11 +130,11 @@ def test_code_by_keys(gemm_page: Path, opened: Opener) -> None:
     here.until(lambda: page.inner_text("#code-title") == title)
 
 
-def test_what_has_no_sass(gemm: Made, gemm_page: Path, opened: Opener) -> None:
-    """A config that is not kept has its PTX, and says why it has no SASS."""
+def test_what_has_no_code(gemm: Made, gemm_page: Path, opened: Opener) -> None:
+    """The page says of a config that is not kept whose code it carries."""
     row = next(i for i, v in enumerate(gemm.reports[0].verdicts) if not v.kept)
-    here = code_of(opened, gemm_page, f"#view=code&id=0.{row}")
-    assert "not among the kept" in here.page.inner_text(".pane-sass")
+    here = opened(gemm_page, f"#view=code&id=0.{row}")
+    here.until(lambda: "the code of the kept configs" in here.page.inner_text(".pane-sass"))
 
 
 def test_comparing(gemm: Made, gemm_page: Path, opened: Opener) -> None:
@@ -169,29 +160,6 @@ def test_comparing(gemm: Made, gemm_page: Path, opened: Opener) -> None:
     there = opened(gemm_page, here.page.evaluate("location.hash"))
     there.page.wait_for_selector("#diff .pair")
     assert there.page.inner_text("#diff-count") == here.page.inner_text("#diff-count")
-
-
-def test_comparing_with_what_has_no_loop(
-    settings: Settings, tmp_path: Path, opened: Opener
-) -> None:
-    """The hot loop stands beside the whole of a kernel without one, and the page says so."""
-    (tmp_path / "some_loop.py").write_text(SOME_LOOP)
-    path = tmp_path / "some_loop.html"
-    path.write_text(of_module(tmp_path / "some_loop.py", settings).page(), encoding="utf-8")
-    for picked, told in (("0.0,0.1", "the left has no loop"), ("0.1,0.0", "the right has no loop")):
-        here = opened(path, f"#view=compare&picked={picked}")
-        here.page.wait_for_selector("#diff .pair")
-        assert here.page.inner_text("#diff-count").endswith(f"; {told}: all of it is shown")
-        here.page.select_option("#diff-scope", "all")
-        here.until(lambda: here.page.inner_text("#diff-count").endswith(" lines differ"))  # noqa: B023
-
-
-def test_a_config_beside_itself(gemm_page: Path, opened: Opener) -> None:
-    """Nothing differs between a config and itself, whatever counts."""
-    here = opened(gemm_page, "#view=compare&picked=0.0,0.0&strict=1&scope=all")
-    here.page.wait_for_selector("#diff .pair")
-    assert here.page.inner_text("#diff-note") == "Nothing differs."
-    assert here.page.inner_text("#differences-count") == "0 values differ"
 
 
 def test_register_numbers(gemm_page: Path, opened: Opener) -> None:
@@ -228,32 +196,6 @@ def test_names_that_need_escaping(settings: Settings, tmp_path: Path, opened: Op
         '"stolen"</script> <b>bold</b> &amp; @report@' in line for line in lines(here, "source")
     )
     assert here.violations() == []
-
-
-def test_guesses_stand_with_the_notes(settings: Settings, tmp_path: Path, opened: Opener) -> None:
-    """Trips that only memory tells are called assumed beside the predicted times."""
-    (tmp_path / "guessed.py").write_text(SOME_LOOP)
-    path = tmp_path / "guessed.html"
-    path.write_text(of_module(tmp_path / "guessed.py", settings).page(), encoding="utf-8")
-    line = 1 + SOME_LOOP[: SOME_LOOP.index("while")].count("\n")
-    notes = opened(path).page.inner_text("#notes")
-    assert f"rest on a guess: line {line}: a while loop that cannot" in notes
-    assert "trips assumed" in notes
-
-
-def test_without_debug_information(
-    settings: Settings, tmp_path: Path, opened: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kernel that was compiled without it shows its code, and says that nothing matches."""
-    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
-    (tmp_path / "bare.py").write_text(HOSTILE.replace('TAG": tags', 'TAG": (7,)'))
-    own = Settings(cache_dir=tmp_path / "cache", jobs=1)
-    path = tmp_path / "bare.html"
-    path.write_text(of_module(tmp_path / "bare.py", own).page(), encoding="utf-8")
-    here = code_of(opened, path, "#view=code&id=0.0")
-    assert here.page.is_visible("#code-unmatched")
-    assert any("st.global" in line for line in lines(here, "ptx"))
-    assert "Nothing says which source it comes from" in here.page.inner_text(".pane-source")
 
 
 def test_a_page_without_code(gemm: Made, tmp_path: Path, opened: Opener) -> None:

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_documents import report
 
-from asmtune.core.records.verdicts import Selection
 from asmtune.report.explorer import code, page
 from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
 from asmtune.report.explorer.page import page_model, report_html
@@ -170,20 +169,16 @@ def test_vendored_files_are_those_published(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_which_code_is_carried(gemm: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kept ones come first with SASS, then others by rank, until the budget is spent."""
+    """The kept ones have their code, the best of them where there are too many."""
     one = gemm.first()
     verdicts = one.reports[0].verdicts
-    monkeypatch.setattr(code, "MOST_PTX", 5)
-    monkeypatch.setattr(code, "MOST_SASS", 1)
+    kept = [row for row, v in sorted(enumerate(verdicts), key=lambda p: p[1].rank or 0) if v.kept]
     carried = carried_code(one.reports, one.problem, one.maker)
-    has = [index >= 0 for index in carried.index[0]]
-    kept = sum(v.kept for v in verdicts)
-    best = sorted((v.rank or 0) for v in verdicts if not v.kept)[: 5 - kept]
-    assert has == [v.kept or v.rank in best for v in verdicts]
-    codes = [unpacked(carried.packed[i]) if i >= 0 else None for i in carried.index[0]]
-    assert [row for row, code in enumerate(codes) if code and "sass" in code] == [0]
-    monkeypatch.setattr(code, "BUDGET_BYTES", 1)
-    assert len(carried_code(one.reports, one.problem, one.maker).packed) == 1
+    assert [row for row, index in enumerate(carried.index[0]) if index >= 0] == sorted(kept)
+    assert all({"ptx", "sass"} <= set(unpacked(text)) for text in carried.packed)
+    monkeypatch.setattr(code, "MOST_CONFIGS", 1)
+    (only,) = carried_code(one.reports, one.problem, one.maker).index
+    assert [row for row, index in enumerate(only) if index >= 0] == kept[:1]
 
 
 def test_sources(tmp_path: Path) -> None:
@@ -205,13 +200,5 @@ def test_sources(tmp_path: Path) -> None:
 def test_labels_of_one_target_on_two_shapes() -> None:
     """Where a target stands twice, its shape tells which is which."""
     reports = [report(), replace(report(), shape={"n": 8192})]
-    model = page_model(reports, code.no_code(reports), None)
+    model = page_model(reports, code.no_code(reports))
     assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]
-
-
-def test_the_error_of_another_device_is_named() -> None:
-    """The page's line of what the kept are worth says on which device it was measured."""
-    selection = Selection("2", 2, 0.99, 0.17, "roofline on 9 tasks", "NVIDIA H200")
-    reports = [replace(report("H100"), selection=selection)]
-    (shown,) = page_model(reports, code.no_code(reports), None)["reports"]
-    assert "both measured on NVIDIA H200, not on this target" in shown["worth"][-1]

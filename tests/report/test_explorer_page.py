@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,9 @@ from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 from asmtune.base.settings import Settings
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
-from asmtune.report.explain.quantities import TERMS
+from asmtune.report.explain.record import TERMS
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import KernelTimings, Timings
+from asmtune.report.explorer.timings import KernelTimings, Timings, with_timings
 
 pytestmark = needs_browser
 
@@ -132,29 +131,6 @@ def test_columns(gemm: Made, gemm_page: Path, opened: Opener) -> None:
     assert "limit" not in here.page.locator("#grid-head").inner_text()
 
 
-def test_the_menu_lists_each_column_once(gemm_page: Path, opened: Opener) -> None:
-    """An option that is an axis and a feature, as num_warps, has one box, among the axes."""
-    here = opened(gemm_page)
-    here.page.click("summary:has-text('Columns')")
-    boxes = here.page.locator("[data-column]").all()
-    names = [box.get_attribute("data-column") for box in boxes]
-    assert len(names) == len(set(names)) > 40
-    groups = here.page.locator("#columns-list legend").all_inner_texts()
-    assert len(groups) == len(set(groups))
-    axes = here.page.locator("#columns-list fieldset", has=here.page.get_by_text("axes")).first
-    assert "num_warps" in axes.inner_text()
-
-
-def test_a_page_of_one_target_names_it(opened: Opener, gemm: Made, tmp_path: Path) -> None:
-    """The target stands in the head, with how many of its configs are kept."""
-    report = gemm.reports[0]
-    path = tmp_path / "one.html"
-    path.write_text(report_html([report]), encoding="utf-8")
-    told = f"on H200 {len(report.kept)} of {len(report.verdicts)} kept"
-    assert opened(path).page.inner_text("#targets") == told
-    assert opened(path, "#view=code&id=0.0").page.inner_text("#targets") == told
-
-
 def test_the_prediction_is_a_table_that_sums(gemm: Made, gemm_page: Path, opened: Opener) -> None:
     """A config's code stands under the parts of its predicted time, largest first."""
     verdict = by_rank(gemm.reports[0])[0]
@@ -167,16 +143,6 @@ def test_the_prediction_is_a_table_that_sums(gemm: Made, gemm_page: Path, opened
     assert total == verdict.predicted_us
     assert sum(parts) == pytest.approx(total, abs=1e-6)
     assert parts == sorted(parts, reverse=True)
-
-
-def test_a_prediction_without_terms_says_so(gemm: Made, tmp_path: Path, opened: Opener) -> None:
-    """A report of an older version has the time alone, and no part of it."""
-    report = gemm.reports[0]
-    old = replace(report, verdicts=tuple(replace(v, terms_us=None) for v in report.verdicts))
-    path = tmp_path / "old.html"
-    path.write_text(report_html([old]), encoding="utf-8")
-    here = opened(path, "#view=code&id=0.0")
-    assert "not known: an older version saved" in here.page.inner_text("#code-parts")
 
 
 def test_export(gemm: Made, gemm_page: Path, opened: Opener) -> None:
@@ -222,13 +188,6 @@ def test_a_link_with_a_name_that_is_no_column(link: str, gemm_page: Path, opened
     assert here.page.inner_text("#search-error") == errors.get(link, "")
 
 
-def test_a_link_with_a_language_that_is_none(gemm_page: Path, opened: Opener) -> None:
-    """The comparison is of the PTX then."""
-    here = opened(gemm_page, "#view=compare&picked=0.0,0.1&language=wasm")
-    here.page.wait_for_selector("#diff .pair")
-    assert here.page.input_value("#diff-language") == "ptx"
-
-
 def test_keys(gemm_page: Path, opened: Opener) -> None:
     """The table is worked by keys alone: move, choose, open, and back where one was."""
     here = opened(gemm_page)
@@ -267,17 +226,6 @@ def test_a_point_of_the_chart_opens_its_config(gemm_page: Path, opened: Opener) 
     here.page.mouse.click(box["x"] + place[0], box["y"] + place[1])
     here.page.wait_for_selector("#code-view:not([hidden])")
     assert here.page.inner_text("#code-title") == config != ""
-
-
-def test_what_opens_over_the_table(gemm_page: Path, opened: Opener) -> None:
-    """The list of columns and the help on keys are as accessible as the rest."""
-    here = opened(gemm_page)
-    here.page.click("summary:has-text('Columns')")
-    assert here.violations() == []
-    here.page.focus("#grid")
-    here.page.keyboard.press("?")
-    assert here.page.is_visible("#keys")
-    assert here.violations() == []
 
 
 def test_many_rows(gemm: Made, tmp_path: Path, opened: Opener) -> None:
@@ -329,12 +277,17 @@ def test_targets(gemm: Made, targets_page: Path, opened: Opener) -> None:
 def test_measured_times(gemm: Made, tmp_path: Path, opened: Opener) -> None:
     """Measured times stand beside the predicted ones, and are the chart's other axis."""
     report = gemm.reports[0]
-    times = {str(v.config): 2.0 * (v.predicted_us or 0) for v in by_rank(report)[:5]}
-    cited = {str(by_rank(report)[0].config): SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)}
+    cited: list[SampleStatistics | None] = [SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)]
+    times = {
+        str(v.config): (2.0 * (v.predicted_us or 0), statistics)
+        for v, statistics in zip(by_rank(report)[:5], cited + [None] * 4, strict=True)
+    }
     dtypes = frozenset({"fp16"})
-    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times, cited)
+    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times)
     path = tmp_path / "measured.html"
-    path.write_text(report_html([report], None, Timings("a run", (timed,))), encoding="utf-8")
+    path.write_text(
+        report_html(with_timings([report], Timings("a run", (timed,)))), encoding="utf-8"
+    )
     here = opened(path)
     assert here.column("pred / meas") == ["0.500"] * 5 + [""] * 3
     for column, shown in (("p90 µs", "41.25"), ("p99 µs", "44.50"), ("RSD %", "2.10")):

@@ -154,16 +154,6 @@ def test_a_trend_of_long_names() -> None:
     assert "slower in the last run than in its baseline" not in legend_of(figure)
 
 
-def test_kinds_of_vendors_have_colours_of_their_own() -> None:
-    """A vendor's library, a PyTorch function and eager PyTorch differ in colour and in marker."""
-    styles = [kernels_figure._style(kind) for kind in kernels_figure.KINDS]
-    assert len({style["color"] for style in styles}) == len(styles)
-    assert len({style["marker"] for style in styles}) == len(styles)
-    assert kernels_figure._kind("matmul") == "vendor library"
-    assert kernels_figure._kind("attention_backward") == "vendor library"
-    assert kernels_figure._kind("rope") == "eager PyTorch"
-
-
 def test_a_chart_is_read_back_whole() -> None:
     """The document that a chart is read from is the one that the chart writes."""
     committed = json.loads(roofline_benchmark.DOCUMENT.read_text())

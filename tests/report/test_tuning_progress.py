@@ -1,89 +1,23 @@
-"""Progress of a tuning command: what is compiled, timed, best so far, and the time left."""
+"""Progress of a tuning command: what is compiled, timed, and best so far."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.report.tuning import TimeEstimate, TuningProgress, duration
+from asmtune.report.tuning import TuningProgress
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.search.state import State
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
-
-
-@dataclass
-class Time:
-    """A clock that goes as the test says."""
-
-    now: float = 100.0
-
-    def __call__(self) -> float:
-        """Seconds."""
-        return self.now
-
-
-def test_a_limit_of_seconds_is_a_bound() -> None:
-    """Of the first search what is left is at most its limit, and each further one as much."""
-    time = Time()
-    clock = TimeEstimate(1, 60.0, time)
-    clock.begin()
-    time.now += 20
-    assert clock.left() == "up to 40 s left"
-    three = TimeEstimate(3, 60.0, time)
-    three.begin()
-    time.now += 20
-    assert three.left() == "up to 160 s left".replace("160 s", duration(160))
-    time.now += 100
-    assert clock.left() == "up to 0 s left"
-
-
-def test_the_space_is_a_bound() -> None:
-    """A search takes no longer than its whole space at the rate so far."""
-    time = Time()
-    clock = TimeEstimate(1, now=time)
-    clock.begin()
-    time.now += 10
-    clock.done(0, 100)
-    assert clock.left() == ""
-    clock.done(25, 100)
-    assert clock.left() == "up to 30 s left"
-
-
-def test_later_ones_take_as_long_as_those_before() -> None:
-    """After the first that was tuned, time left is told by those that are done."""
-    time = Time()
-    clock = TimeEstimate(4, now=time)
-    clock.begin()
-    time.now += 20
-    clock.end(counts=True)
-    clock.begin()
-    time.now += 5
-    assert clock.left() == "about 55 s left"
-    time.now += 100
-    assert clock.left() == "about 40 s left"
-    clock.end(counts=False)
-    clock.begin()
-    assert clock.left() == "about 40 s left"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (9000, "2.5 h")],
-)
-def test_durations(seconds: float, text: str) -> None:
-    """Seconds are rounded to what a reader wants to know."""
-    assert duration(seconds) == text
 
 
 def state(compiled: int, times: list[float], failures: int = 0) -> State:
@@ -111,7 +45,7 @@ def told(terminal: bool) -> str:
     """All that is written of one run, without the terminal's codes."""
     text = io.StringIO()
     console = Console(file=text, force_terminal=terminal, force_interactive=terminal, width=200)
-    with TuningProgress(2, 60.0, console) as progress:
+    with TuningProgress(2, console) as progress:
         progress.begin(HEADER)
         progress.stage("foresee")
         progress.start("sketch", 9)
@@ -127,11 +61,11 @@ def told(terminal: bool) -> str:
 
 
 def test_a_terminal_shows_how_far_it_is() -> None:
-    """Compiled, timed, failed, best so far and time left stand in one line of the terminal."""
+    """Compiled, timed, failed and the best so far are in one line of the terminal."""
     text = told(terminal=True)
     assert "doubled n=4096 fp16" in text
     assert "foresee, 1 of 9" in text
-    assert "search, 5 compiled, 2 timed (1 failed), best 12.5 us, up to " in text
+    assert "search, 5 compiled, 2 timed (1 failed), best 12.5 us" in text
     assert "asmtune: a disk is full" in text
 
 
@@ -155,7 +89,7 @@ def test_nothing_timed_yet() -> None:
     """Before the first timing there is no best, and nothing fails."""
     text = io.StringIO()
     console = Console(file=text, force_terminal=True, force_interactive=True, width=200)
-    with TuningProgress(1, console=console) as progress:
+    with TuningProgress(1, console) as progress:
         progress.begin(HEADER)
         progress.progress(state(0, []))
         progress.refresh()

@@ -41,28 +41,28 @@ def golden_path(name: str, width: int) -> Path:
 
 
 def words_of(text: str) -> set[str]:
-    """The names and figures of a text, without lines of tables and marks of punctuation."""
+    """The names and figures of a text, names in their parts, without lines of tables."""
     bare = re.sub(r"[│┃━╇┼─]", " ", text)
-    return {word.strip(":;,") for part in bare.split() for word in re.split(r",(?=[^\d\s])", part)}
+    return {part for word in bare.split() for part in parts_of(word.strip(":;,"))}
 
 
-def legend_of(text: str) -> dict[str, str]:
-    """The shortened names of a text, by what stands for them."""
-    return dict(re.findall(r"(?:^|  )([A-Za-z0-9]+): (\w+)", text, re.MULTILINE))
+def parts_of(name: str) -> list[str]:
+    """Parts of a name, which a heading may put in lines of their own."""
+    return re.split(r"(?<=_)(?=\w)", name)
 
 
 def assert_whole(renderable: object, width: int, shown: Iterable[str] = ()) -> str:
-    """Hold a rendering to cut nothing: every word stands in the widest rendering too.
+    """Hold a rendering to cut nothing: every word is in the widest rendering too.
 
     What must be shown at every width is in `shown`.
     """
     text, full = rendered(renderable, width), rendered(renderable, WIDEST)
     assert "…" not in text
     assert max(map(cell_len, text.splitlines()), default=0) <= width, text
-    known = words_of(full) | set(legend_of(text)) | {"left", "out", "at", "columns", "show", "all"}
+    known = words_of(full) | {"left", "out", "at", "columns", "show", "all"}
     unknown = {word for word in words_of(text) - known if not re.fullmatch(r"\d+|On", word)}
     assert not unknown, text
-    missing = set(shown) - words_of(text)
+    missing = {part for word in shown for part in parts_of(word)} - words_of(text)
     assert not missing, text
     return text
 

@@ -251,7 +251,7 @@ def test_a_damaged_file(says: str, tmp_path: Path) -> None:
     path.write_text(json.dumps(document))
     with pytest.raises(ParseError) as caught:
         Errors.load(path)
-    for part in (says, str(path), "asmtune train --error"):
+    for part in (says, str(path), "asmtune model train --error"):
         assert part in str(caught.value)
 
 

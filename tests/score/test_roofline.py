@@ -31,7 +31,7 @@ from asmtune.predict.score.roofline import (
 )
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.explain.quantities import TERMS
+from asmtune.report.explain.record import TERMS
 from tests.launch_kernels import WITH_TENSOR_CORES, Launch, chain, many_powers, pointers
 from tests.sample_kernels import scale, tensor
 

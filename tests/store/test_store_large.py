@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
+from asmtune.cli.app import app
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.runtime.misses.lookups import distance
 from asmtune.store import codec, interchange, key_index, records, sqlite_file, transactions
@@ -315,13 +316,13 @@ def test_an_interrupted_import_keeps_whole_batches(
 
     monkeypatch.setattr(records, "put", third_fails)
     arguments = ["import", str(file), "--store", str(path)]
-    result = CliRunner().invoke(cache.app, arguments)
+    result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, StoreError)
     assert result.stderr.startswith(f"6 records of {file} are in {path}")
     with Store.open(path) as store:
         assert len(store.records()) == 6
         assert store.verify() == []
-        assert CliRunner().invoke(cache.app, arguments).exit_code == 0
+        assert CliRunner().invoke(app, arguments).exit_code == 0
         assert len(store.records()) == 8
         assert store.verify() == []
 
@@ -337,7 +338,9 @@ def test_writing_has_no_limit_of_time(tmp_path: Path) -> None:
             store.transact(lambda c: c.exec_driver_sql(count).scalar_one())
 
 
-@pytest.mark.parametrize("command", ["ls", "ls --json", "export", "export.sqlite", "import"])
+@pytest.mark.parametrize(
+    "command", ["cache ls", "cache ls --json", "export", "export --format sqlite", "import"]
+)
 def test_a_batch_at_most_is_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -374,10 +377,9 @@ def test_a_batch_at_most_is_in_memory(
 
     monkeypatch.setattr(TuneRecord, "__init__", init)
     monkeypatch.setattr(records, "RecordSummary", Summary)
-    what, _, suffix = command.partition(".")
-    words = what.split()
-    target = {"export": [str(tmp_path / f"out.{suffix or 'json'}")], "import": [str(file)]}
+    words = command.split()
+    target = {"export": [str(tmp_path / "out")], "import": [str(file)]}
     arguments = [words[0], *target.get(words[0], []), *words[1:], "--store", str(path)]
-    result = CliRunner().invoke(cache.app, arguments)
+    result = CliRunner().invoke(app, arguments)
     assert result.exception is None
     assert 0 < most <= 10

@@ -51,7 +51,7 @@ def owned(folder: Path) -> None:
 
 
 def exported(path: Path) -> None:
-    """Make a store as `asmtune cache export` does."""
+    """Make a store as `asmtune export` does."""
     write_for_readers(path, RECORDS)
 
 
@@ -134,11 +134,11 @@ def test_damage_is_told_where_nothing_can_be_written(folder: Path) -> None:
 
 
 def test_export_as_a_store(tmp_path: Path) -> None:
-    """`asmtune cache export x.sqlite` makes one file, readable by all, and replaces none."""
+    """An export as sqlite makes one file, readable by all, and replaces none."""
     source, target = tmp_path / "mine.sqlite", tmp_path / "out" / "server.sqlite"
     target.parent.mkdir()
     used(source)
-    command = ["cache", "export", str(target), "--store", str(source)]
+    command = ["export", str(target), "--format", "sqlite", "--store", str(source)]
     before = os.umask(0o077)
     try:
         done = CliRunner().invoke(app, command)

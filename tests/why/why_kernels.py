@@ -19,7 +19,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.why.findings import Why
-from asmtune.report.code.views import CodeReader
+from asmtune.report.code import CodeReader
 
 
 @triton.jit

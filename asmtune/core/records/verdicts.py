@@ -57,7 +57,7 @@ class Features(Mapping[str, float]):
         return f"Features({len(self)} values)"
 
     def to_pandas(self) -> pd.Series[float]:
-        """Return a series by feature name; `asmtune features` explains the names.
+        """Return a series by feature name; `asmtune model features` explains the names.
 
         Raises:
             MissingPackageError: pandas is not installed.

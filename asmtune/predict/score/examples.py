@@ -167,7 +167,9 @@ class Examples:
         except UNREADABLE as error:
             raise ParseError(f"training rows {path}: {error}") from error
         if examples.schema != schema():
-            raise ParseError(f"training rows {path}: made with other features; run asmtune train")
+            raise ParseError(
+                f"training rows {path}: made with other features; run asmtune model train"
+            )
         return examples
 
 

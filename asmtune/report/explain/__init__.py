@@ -2,7 +2,6 @@
 
 request       judges the config, finds the other one to compare with, and reads their code
 record        all that is said, as `Explained`; the comparison; JSON
-counters      the model's numbers beside those of hardware counters
 quantities    names and formulas of the numbers that a comparison shows
 text          the explanation in a terminal
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
-from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.registry import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import (
     Suggestion,
     busiest_unit,
@@ -20,10 +20,95 @@ from asmtune.predict.score.roofline import (
 )
 from asmtune.predict.why.findings import Why
 from asmtune.report.cells import changes
-from asmtune.report.code.model import CodeView
+from asmtune.report.code import CodeView
 from asmtune.report.documents import verdict_json
-from asmtune.report.explain.counters import CounterReport
-from asmtune.report.explain.quantities import CAUSES, QUANTITIES, RESOURCES, TERMS
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number made of features: unit as in the registry, a name to stand before it, formula."""
+
+    unit: str
+    words: str
+    of: Callable[[Features], float]
+
+
+def _feature(name: str, words: str) -> Quantity:
+    return Quantity(FEATURES[name].unit, words, lambda features: features[name])
+
+
+def _in_all(name: str, words: str) -> Quantity:
+    unit = FEATURES[name].unit
+    return Quantity(unit, words, lambda features: features[name] * features["programs"])
+
+
+_FEATURES: Final = {
+    "regs_per_thread": "registers a thread",
+    "spill_words": "spilled words a thread",
+    "shared_bytes": "shared memory a program",
+    "programs_per_sm": "programs an SM holds",
+    "programs_per_sm_by_registers": "programs an SM's registers allow",
+    "programs_per_sm_by_shared": "programs an SM's shared memory allows",
+    "occupancy": "occupancy",
+    "num_warps": "warps a program",
+    "num_stages": "stages",
+    "programs": "programs",
+    "waves": "waves",
+    "tail": "share of the last wave that stays empty",
+    "tensor_cycles": "cycles of the tensor cores a program",
+    "shared_cycles": "cycles of shared memory a program",
+    "l1_cycles": "cycles of L1 a program",
+    "special_cycles": "cycles of the special functions a program",
+    "latency_cycles": "cycles of a program's chain of latencies",
+    "unique_bytes": "distinct bytes",
+    "updates": "atomic updates of one address",
+    "lock_turns": "programs that take turns at a lock",
+}
+
+QUANTITIES: Final[Mapping[str, Quantity]] = {
+    **{name: _feature(name, words) for name, words in _FEATURES.items()},
+    "barriers": _feature("program_barriers", "barriers a warp meets"),
+    "flops": _in_all("program_flops", "tensor arithmetic in all"),
+    "instructions": _in_all("program_instructions", "warp instructions in all"),
+    "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
+}
+"""Quantities that a comparison shows, by name."""
+
+TERMS: Final[Mapping[str, str]] = {
+    "tensor": "the tensor cores",
+    "issue": "issuing instructions",
+    "shared": "shared memory",
+    "L1": "L1 and the load-store units",
+    "special": "the special function units",
+    "L2": "the way to L2",
+    "start": "starting programs",
+    "atomics": "updates of one address, one after another",
+    "latency": "waiting that nothing hides",
+    "DRAM": "DRAM",
+    "launch": "the launch itself",
+}
+"""Words for where predicted time goes."""
+
+CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tensor": ("flops", "tensor_cycles", "programs", "waves"),
+    "issue": ("instructions", "spill_words", "waves"),
+    "shared": ("shared_cycles", "programs", "waves"),
+    "L1": ("l1_cycles", "spill_words", "programs"),
+    "special": ("special_cycles", "programs", "waves"),
+    "L2": ("l2_bytes",),
+    "start": ("programs",),
+    "atomics": ("updates", "lock_turns", "programs"),
+    "latency": ("latency_cycles", "programs_per_sm", "num_stages", "waves"),
+    "DRAM": ("unique_bytes",),
+    "launch": (),
+}
+"""Quantities behind each term of the time, the most telling first."""
+
+RESOURCES: Final = (
+    *("regs_per_thread", "spill_words", "shared_bytes", "programs_per_sm"),
+    *("programs_per_sm_by_registers", "programs_per_sm_by_shared", "occupancy"),
+    *("programs", "waves", "tail", "instructions", "barriers", "l2_bytes", "flops"),
+)
 
 TELLING: Final = 0.01
 """Share of the slower config's predicted time; a term that differs by less decides nothing."""
@@ -66,7 +151,7 @@ class TermChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two compiled configs compared.
+    """The explained config compared with another.
 
     Attributes:
         other_is: what the other is: "the winner by roofline", "the stored winner".
@@ -77,7 +162,6 @@ class Comparison:
         statistics: of the stored samples of both; None where there are none.
     """
 
-    own: Verdict
     other: Verdict
     other_is: str
     terms: tuple[Pair, ...] = ()
@@ -93,14 +177,13 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
     Where one of them has no features there is nothing to compare but the verdicts.
     """
     if own.features is None or other.features is None:
-        return Comparison(own, other, other_is)
+        return Comparison(other, other_is)
     terms = _terms(own.features, other.features, target)
     slower = max(own.predicted_us or 0.0, other.predicted_us or 0.0)
     busiest = [busiest_unit(features) for features in (own.features, other.features)]
     parts = _parts(terms, busiest)
     telling = [(part, names) for part, names in parts if abs(part.difference) >= TELLING * slower]
     return Comparison(
-        own,
         other,
         other_is,
         terms=terms,
@@ -162,7 +245,6 @@ class Explained:
         code, other_code: of both, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         why: its accesses by line and findings; None where it did not compile.
-        counters: the model beside hardware counters, where they were asked for.
         score_terms: terms that sum to its score, by name; empty for a scorer without terms.
         searched: True if the whole space was judged, not this config alone.
     """
@@ -177,7 +259,6 @@ class Explained:
     other_code: Code | None = None
     guesses: tuple[str, ...] = ()
     why: Why | None = None
-    counters: CounterReport | None = None
     score_terms: Mapping[str, float] = field(default_factory=dict)
     searched: bool = True
 
@@ -223,36 +304,12 @@ def explained_json(explained: Explained, *, code: bool) -> str:
             for each in explained.suggestions
         ],
         "instead": _config(explained.instead),
-        "comparison": _comparison(explained.comparison),
+        "comparison": to_json(explained.comparison),
         "why": None if explained.why is None else explained.why.document(),
     }
-    if explained.counters is not None:
-        more["counters"] = explained.counters.document()
     if code:
         more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
     return verdict_json(explained.report, explained.verdict, more)
-
-
-def _comparison(comparison: Comparison | None) -> dict[str, Any] | None:
-    if comparison is None:
-        return None
-    own, other = comparison.measured_us
-    return {
-        "other_is": comparison.other_is,
-        "other": to_json(comparison.other),
-        "terms_us": [_pair(term) for term in comparison.terms],
-        "decisions": [
-            {"term": decision.term.name, "causes": [_pair(cause) for cause in decision.causes]}
-            for decision in comparison.decisions
-        ],
-        "resources": [_pair(pair) for pair in comparison.resources],
-        "measured_us": {"own": own, "other": other},
-        "statistics": dict(zip(("own", "other"), map(to_json, comparison.statistics), strict=True)),
-    }
-
-
-def _pair(pair: Pair) -> dict[str, Any]:
-    return {"name": pair.name, "unit": pair.unit, "own": pair.own, "other": pair.other}
 
 
 def _config(verdict: Verdict | None) -> dict[str, Any] | None:

@@ -23,8 +23,7 @@ from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import suggestions
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.code.model import Language
-from asmtune.report.code.views import CodeReader
+from asmtune.report.code import CodeReader, Language
 from asmtune.report.explain.record import Code, Explained, compared
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
@@ -66,7 +65,7 @@ def rival_before(
     `text` is as `--against` gives it; None for the stored winner, if there is another.
 
     Raises:
-        InputError: it cannot be what was asked for, or is the config that is explained.
+        InputError: it cannot be what was asked for.
     """
     record = stored.record if stored.outcome == "hit" else None
     if text is None:
@@ -75,34 +74,22 @@ def rival_before(
     if text == STORED:
         if record is None:
             raise InputError(f"--against stored: {_missing(stored)}; name a config, or {BEST}")
-        return _other(_stored(record), text, chosen)
+        return _stored(record)
     if text == DEFAULT:
-        return _other(Rival(default, "the default"), text, chosen)
+        return Rival(default, "the default")
     if text == BEST:
         return None
     if "=" not in text:
         names = ", ".join((BEST, DEFAULT, STORED))
         raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor one of {names}")
-    config = named_config(text, "--against", chosen)
-    return _other(Rival(config, "the one named"), text, chosen)
+    return Rival(named_config(text, "--against", chosen), "the one named")
 
 
-def rival_after(
-    text: str | None, chosen: Config, verdicts: Sequence[Verdict], scorer: str
-) -> Rival | None:
-    """Find the best ranked config, or the next for the best itself; None if there is none.
-
-    Raises:
-        InputError: the best was asked for, and is the config that is explained.
-    """
+def rival_after(chosen: Config, verdicts: Sequence[Verdict], scorer: str) -> Rival | None:
+    """Find the best ranked config, or the next for the best itself; None if there is none."""
     ranked = {verdict.rank: verdict.config for verdict in verdicts if verdict.rank is not None}
-    if 1 not in ranked:
-        return None
-    best = Rival(ranked[1], f"the winner by {scorer}")
-    if best.config != chosen:
-        return best
-    if text == BEST:
-        return _other(best, BEST, chosen)
+    if ranked.get(1) != chosen:
+        return Rival(ranked[1], f"the winner by {scorer}") if ranked else None
     return Rival(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
 
 
@@ -125,14 +112,6 @@ def _stored(record: TuneRecord) -> Rival:
     if record.winner.alternative is not None:
         what = f"the best config (the alternative {record.winner.alternative} is called)"
     return Rival(record.winner.plain, f"{what}, tuned on {record.key.device}, {when}")
-
-
-def _other(rival: Rival, text: str, chosen: Config) -> Rival:
-    if rival.config == chosen:
-        raise InputError(
-            f"--against {text}: it is the config that is explained ({chosen}); name another"
-        )
-    return rival
 
 
 @dataclass(frozen=True)
@@ -190,7 +169,7 @@ def explained(
     rival = rival_before(request.against, request.chosen, default, stored)
     report = _report(request, rival, scorer)
     if rival is None and (request.against is not None or not request.alone):
-        rival = rival_after(request.against, request.chosen, report.verdicts, report.scorer)
+        rival = rival_after(request.chosen, report.verdicts, report.scorer)
     by_config = {verdict.config: verdict for verdict in report.verdicts}
     verdict = by_config[request.chosen]
     comparison = None

@@ -18,10 +18,17 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.registry import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.findings import Why
-from asmtune.report.cells import CodeText, ReportTable, changes, number, plain_table, share
-from asmtune.report.code.model import CodeLine, CodeView
-from asmtune.report.explain.quantities import CAUSES, QUANTITIES, TERMS
-from asmtune.report.explain.record import Comparison, Explained, TermChange, suggestion_words
+from asmtune.report.cells import ReportTable, changes, number, plain_table, share
+from asmtune.report.code import CodeLine, CodeView
+from asmtune.report.explain.record import (
+    CAUSES,
+    QUANTITIES,
+    TERMS,
+    Comparison,
+    Explained,
+    TermChange,
+    suggestion_words,
+)
 
 STYLES: Final = {
     OpGroup.TENSOR: "green",
@@ -79,8 +86,11 @@ def hot_loop(view: CodeView) -> RenderableType:
     if files:
         title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
     width = max(len(_source(line, lines)) for line in lines)
-    texts = (f"{_source(line, lines):>{width}}  {line.text}" for line in lines)
-    shown = [CodeText(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
+    # A terminal breaks lines at spaces, and a wgmma lists a hundred registers without one.
+    codes = (line.text.replace(",%", ", %") for line in lines)
+    sources = (f"{_source(line, lines):>{width}}" for line in lines)
+    texts = (f"{source}  {code}" for source, code in zip(sources, codes, strict=True))
+    shown = [Text(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
     return Group(Text(title, "italic"), *notes, *shown)
 
 
@@ -116,10 +126,8 @@ def explanation(explained: Explained) -> Group:
         parts += _prediction(explained)
     if explained.why is not None:
         parts += why_lines(explained.why, verdict)
-    if explained.counters is not None:
-        parts.append(explained.counters.shown())
     if explained.comparison is not None:
-        parts += _comparison(explained.comparison, scorer)
+        parts += _comparison(verdict, explained.comparison, scorer)
     if explained.reading is not None:
         parts.append(_resources(explained.reading))
     parts += _code(explained)
@@ -219,8 +227,8 @@ def _score(explained: Explained) -> str:
     return f"  score by {explained.report.scorer} {score:+.3f}: {parts}"
 
 
-def _comparison(comparison: Comparison, scorer: str) -> Iterator[RenderableType]:
-    own, other = comparison.own, comparison.other
+def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[RenderableType]:
+    other = comparison.other
     rank = f", rank {other.rank}" if other.rank else f", {_fate_words(other)}"
     yield Text.assemble("\nagainst ", (f"{other.config}", "bold"), f": {comparison.other_is}{rank}")
     yield Text(f"  differs in: {changes(own.config, other.config)}")

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -24,8 +24,7 @@ from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.ir.asm.nvptx import Group
-from asmtune.report.code.model import CodeView
-from asmtune.report.code.views import CodeReader
+from asmtune.report.code import CodeReader, CodeView
 from asmtune.report.explain.text import why_lines
 
 MOST_LINES = 1500
@@ -68,14 +67,8 @@ def _functions(text: str) -> Iterator[tuple[str, int, int]]:
                 open_nodes.append(node)
 
 
-BUDGET_BYTES: Final = 3_500_000
-"""Limit of all packed code of a page: a page of 1,000 configs stays well under 6 MB."""
-
-MOST_PTX: Final = 200
-"""Configs of a report whose PTX is carried: reading one takes a twentieth of a second."""
-
-MOST_SASS: Final = 32
-"""Configs of a report whose SASS is made: the disassembler takes a third of a second each."""
+MOST_CONFIGS: Final = 32
+"""Kept configs of a report whose code is carried: disassembling one takes a third of a second."""
 
 _LETTERS: Final = dict(zip(Group, "tcsgbjlo", strict=True))
 
@@ -101,28 +94,6 @@ def no_code(reports: Sequence[PruneReport]) -> CarriedCode:
     return CarriedCode((), index, (), "This page was made from a saved report, without code.")
 
 
-def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
-    """Pack PTX of the best by rank within a budget, and SASS of the kept ones.
-
-    `reports` has one a target of `maker`, in its order.
-
-    Raises:
-        StoreError: the folder of artifacts cannot be read.
-        ProblemError: the grid of a config is none.
-    """
-    packed_code = _Shelf()
-    index = []
-    for number, (report, target) in enumerate(zip(reports, maker.targets, strict=True)):
-        carrier = _Carrier(report, CodeReader(problem, target), maker)
-        limit = BUDGET_BYTES * (number + 1) // len(reports)
-        index.append(carrier.carry(packed_code, limit))
-    note = (
-        f"This page carries the PTX of the kept configs and of the best others, up to {MOST_PTX} "
-        f"a target, and the SASS of up to {MOST_SASS} kept ones"
-    )
-    return CarriedCode(tuple(packed_code.packed), tuple(index), tuple(packed_code.sources()), note)
-
-
 @dataclass(frozen=True)
 class CodeMaker:
     """Targets of the reports, settings with the artifacts' folder, and a listener."""
@@ -132,96 +103,86 @@ class CodeMaker:
     progress: ProgressListener
 
 
-class _Shelf:
-    """Code packed so far, and the lines of source that it comes from."""
+def carried_code(reports: Sequence[PruneReport], problem: Problem, maker: CodeMaker) -> CarriedCode:
+    """Pack the code of the best kept configs: PTX and SASS, or AMDGCN.
+
+    `reports` has one a target of `maker`, in its order.
+
+    Raises:
+        StoreError: the folder of artifacts cannot be read.
+        ProblemError: the grid is invalid for a config.
+    """
+    sources = _Sources()
+    all_packed: list[str] = []
+    index = []
+    for report, target in zip(reports, maker.targets, strict=True):
+        codes = _Codes(report, CodeReader(problem, target), sources)
+        chosen = dict(islice(_kept(report, ArtifactCache.of(maker.settings)), MOST_CONFIGS))
+        maker.progress.start("code", len(chosen))
+        places: dict[int, int] = {}
+        # A disassembler is a process, for which a thread waits.
+        with ThreadPoolExecutor(maker.settings.jobs) as threads:
+            made = threads.map(codes.sass, *zip(*chosen.values(), strict=True)) if chosen else ()
+            for row, sass in zip(chosen, made, strict=True):
+                maker.progress.advance()
+                places[row] = len(all_packed)
+                all_packed.append(packed(codes.code(*chosen[row], sass)))
+        index.append(tuple(places.get(row, -1) for row in range(len(report.verdicts))))
+    note = f"This page carries the code of the kept configs, of up to {MOST_CONFIGS} a target"
+    return CarriedCode(tuple(all_packed), tuple(index), tuple(sources.pieces()), note)
+
+
+class _Sources:
+    """Lines of source files that code comes from."""
 
     def __init__(self) -> None:
-        self.packed: list[str] = []
-        self.bytes = 0
         self._files: dict[str, set[int]] = {}
-        self._known: dict[str, int] = {}
 
-    def source(self, path: str, line: int) -> int:
+    def place(self, path: str, line: int) -> int:
         """Note that code comes from a line of a file; return the file's place."""
         self._files.setdefault(path, set()).add(line)
         return list(self._files).index(path)
 
-    def add(self, text: str) -> int:
-        if text not in self._known:
-            self._known[text] = len(self.packed)
-            self.packed.append(text)
-            self.bytes += len(text)
-        return self._known[text]
-
-    def sources(self) -> Iterator[Mapping[str, Any]]:
+    def pieces(self) -> Iterator[Mapping[str, Any]]:
         for number, (path, lines) in enumerate(self._files.items()):
             yield from pieces(path, number, lines)
 
 
+def _kept(
+    report: PruneReport, artifacts: ArtifactCache
+) -> Iterator[tuple[int, tuple[Verdict, Artifact]]]:
+    """Yield the kept configs that have an artifact, by their rows, the best first."""
+    rows = [(row, verdict) for row, verdict in enumerate(report.verdicts) if verdict.kept]
+    for row, verdict in sorted(rows, key=lambda item: (item[1].rank is None, item[1].rank or 0)):
+        artifact = None if verdict.artifact is None else artifacts.get(verdict.artifact)
+        if isinstance(artifact, Artifact):
+            yield row, (verdict, artifact)
+
+
 @dataclass(frozen=True)
-class _Carrier:
-    """Chooses and reads the code of one report."""
+class _Codes:
+    """Reads the code of one report's configs."""
 
     report: PruneReport
     reader: CodeReader
-    maker: CodeMaker
+    sources: _Sources
 
-    def carry(self, shelf: _Shelf, limit_bytes: int) -> tuple[int, ...]:
-        """Return, for each verdict, the place of its code; -1 if it has none."""
-        chosen, progress = self._chosen(), self.maker.progress
-        progress.start("code", len(chosen))
-        sass = self._sass(chosen)
-        places: dict[int, int] = {}
-        for row, verdict in chosen.items():
-            if shelf.bytes >= limit_bytes:
-                break
-            progress.advance()
-            code = self._code(verdict, sass.get(row), shelf)
-            if code is not None:
-                places[row] = shelf.add(packed(code))
-        return tuple(places.get(row, -1) for row in range(len(self.report.verdicts)))
+    def sass(self, verdict: Verdict, artifact: Artifact) -> CodeView | Failure:
+        return _read(self.reader.sass, verdict.config, artifact)
 
-    def _chosen(self) -> dict[int, Verdict]:
-        rows = [(row, v) for row, v in enumerate(self.report.verdicts) if v.artifact is not None]
-        rows.sort(key=lambda item: (not item[1].kept, item[1].rank is None, item[1].rank or 0))
-        return dict(rows[:MOST_PTX])
-
-    def _sass(self, chosen: Mapping[int, Verdict]) -> dict[int, CodeView | Failure]:
-        most = 0 if self.reader.language == "AMDGCN" else MOST_SASS
-        rows = [row for row, verdict in chosen.items() if verdict.kept][:most]
-        with ThreadPoolExecutor(self.maker.settings.jobs) as threads:
-            views = threads.map(lambda row: self._one_sass(chosen[row]), rows)
-            return {row: view for row, view in zip(rows, views, strict=True) if view is not None}
-
-    def _one_sass(self, verdict: Verdict) -> CodeView | Failure | None:
-        artifact = self._artifact(verdict)
-        return None if artifact is None else _read(self.reader.sass, verdict.config, artifact)
-
-    def _code(
-        self, verdict: Verdict, sass: CodeView | Failure | None, shelf: _Shelf
-    ) -> dict[str, Any] | None:
-        artifact = self._artifact(verdict)
-        if artifact is None:
-            return None
-        why = f"more than {MOST_SASS} are kept" if verdict.kept else "it is not among the kept"
-        no_sass = f"SASS was not made, since {why}; `asmtune explain --code sass` shows it."
-        if self.reader.language == "AMDGCN":
-            no_sass = "An AMD device has AMDGCN, which stands in the place of PTX, and no SASS."
-        code: dict[str, Any] = {"language": self.reader.language, "missing": {"sass": no_sass}}
+    def code(
+        self, verdict: Verdict, artifact: Artifact, sass: CodeView | Failure
+    ) -> dict[str, Any]:
+        code: dict[str, Any] = {"language": self.reader.language, "missing": {}}
         views = {"ptx": _read(self.reader.assembly, verdict.config, artifact), "sass": sass}
         for name, view in views.items():
             if isinstance(view, CodeView):
-                code[name] = _listing(view, shelf)
-            elif view is not None:
+                code[name] = _listing(view, self.sources)
+            else:
                 code["missing"][name] = str(view)
-        if verdict.kept and (reasons := self.reader.why(verdict, artifact, self.report.verdicts)):
+        if reasons := self.reader.why(verdict, artifact, self.report.verdicts):
             code["why"] = [line.plain for line in why_lines(reasons, verdict)]
         return code
-
-    def _artifact(self, verdict: Verdict) -> Artifact | None:
-        artifacts = ArtifactCache.of(self.maker.settings)
-        artifact = None if verdict.artifact is None else artifacts.get(verdict.artifact)
-        return artifact if isinstance(artifact, Artifact) else None
 
 
 def _read(
@@ -233,7 +194,7 @@ def _read(
         return Failure("read", "parse", str(error))
 
 
-def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
+def _listing(view: CodeView, sources: _Sources) -> dict[str, Any]:
     """Write a view in columns, for `Listing` in listing.js."""
     places: dict[tuple[int, int], int] = {}
     runs: dict[float, int] = {}
@@ -241,7 +202,7 @@ def _listing(view: CodeView, shelf: _Shelf) -> dict[str, Any]:
     for line in view.lines:
         place = -1
         if line.source is not None and (path := view.files.get(line.source[0])) is not None:
-            key = (shelf.source(path, line.source[1]), line.source[1])
+            key = (sources.place(path, line.source[1]), line.source[1])
             place = places.setdefault(key, len(places))
         at.append(place)
         count = 0.0 if line.times is None else float(f"{line.times:.6g}")

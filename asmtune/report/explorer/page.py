@@ -10,7 +10,7 @@ import hashlib
 import html
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
@@ -21,9 +21,8 @@ from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.registry import FEATURES
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import dropped_rows
-from asmtune.report.explain.quantities import TERMS
+from asmtune.report.explain.record import TERMS
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
-from asmtune.report.explorer.timings import Timings, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import worth
 
@@ -37,11 +36,8 @@ OWN: Final = frozenset(
 """Columns that are no axes and no features; an axis of such a name is shown as `axis NAME`."""
 
 
-def page_model(
-    reports: Sequence[PruneReport], code: CarriedCode, timings: Timings | None
-) -> dict[str, Any]:
+def page_model(reports: Sequence[PruneReport], code: CarriedCode) -> dict[str, Any]:
     """Make the data of the page: `{"features", "terms", "sources", "reports": [...]}`."""
-    reports = with_timings(reports, timings)
     features = {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()}
     features |= {f"{name}_us": ["us", "predicted time", _part(name)] for name in TERMS}
     return {
@@ -89,7 +85,7 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
         "label": label,
         "scorer": report.scorer,
         "worth": list(worth(report)),
-        "notes": [*report.notes, *_lacking(report.verdicts)],
+        "notes": list(report.notes),
         "measured": is_measured,
         "kept": len(report.kept),
         "funnel": dropped_rows(report),
@@ -116,16 +112,6 @@ def _statistics(verdicts: Sequence[Verdict]) -> dict[str, list[float | int | Non
             for own in known
         ],
     }
-
-
-def _lacking(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Say which features the report of another version does not have."""
-    read = [verdict.features for verdict in verdicts if verdict.features is not None]
-    lacking = [name for name in FEATURES if read and not any(name in each for each in read)]
-    if lacking:
-        named = ", ".join(lacking[:3])
-        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        yield f"not known, since this report was saved without: {named}{more}"
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
@@ -187,15 +173,8 @@ def page_of(
     return report_html(reports, code)
 
 
-def report_html(
-    reports: Sequence[PruneReport],
-    code: CarriedCode | None = None,
-    timings: Timings | None = None,
-) -> str:
-    """Write reports of one kernel, at least one, as one self-contained page.
-
-    Measured times stand beside the predicted ones where they fit.
-    """
+def report_html(reports: Sequence[PruneReport], code: CarriedCode | None = None) -> str:
+    """Write reports of one kernel, at least one, as one self-contained page."""
     first = reports[0]
     carried = no_code(reports) if code is None else code
     script = page_script()
@@ -209,7 +188,7 @@ def report_html(
             "problem": html.escape(f"{words(first.shape)} {dtype_words(first.dtypes)}"),
             "made": html.escape(" ".join(f"{k} {v}" for k, v in first.versions.items())),
             "style": _style(),
-            "report": packed(page_model(reports, carried, timings)),
+            "report": packed(page_model(reports, carried)),
             "codes": '["' + '","'.join(carried.packed) + '"]' if carried.packed else "[]",
             "script": script,
         },

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import InputError, OracleError, ProblemError
 from asmtune.base.settings import Settings
-from asmtune.core.config import Config
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import Oracle, load_oracle
-from asmtune.core.records.tuned import Measurement, SampleStatistics
+from asmtune.core.records.tuned import SampleStatistics, TuneRecord
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
-from asmtune.store.trace.run import Timing, TracedRun, find_run, names_run
+from asmtune.store.trace.run import TracedRun, find_run, names_run
 
-_Timed = tuple[Config, Timing | Measurement]
+Timed = tuple[float, SampleStatistics | None]
+"""Median microseconds of a config, and statistics of its samples where they are known."""
 
 
 @dataclass(frozen=True)
@@ -40,31 +40,17 @@ class LaunchKey:
 
 @dataclass(frozen=True)
 class KernelTimings:
-    """Median microseconds of one kernel on one shape and device, by the config in words.
+    """Times of one kernel on one shape and device, by the config in words.
 
-    The kernel's name may stand among its modules'; the shape has what else a key may hold; the
-    device is as the driver or a target names it. `statistics` has those of all samples, of
-    configs whose samples are known.
+    The kernel's name may include its module's; the shape has what else a key may hold; the device
+    is as the driver or a target names it.
     """
 
     kernel: str
     shape: Mapping[str, Any]
     dtypes: frozenset[str]
     device: str
-    times_us: Mapping[str, float]
-    statistics: Mapping[str, SampleStatistics] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls, launch: tuple[str, Mapping[str, Any], Iterable[str], str], timed: Iterable[_Timed]
-    ) -> KernelTimings:
-        """Collect timings of a launch: its kernel, shape, dtypes and device."""
-        kernel, shape, dtypes, device = launch
-        known = {str(config): timing for config, timing in timed}
-        times = {config: timing.median_us for config, timing in known.items()}
-        cited = {config: timing.statistics for config, timing in known.items()}
-        statistics = {config: own for config, own in cited.items() if own is not None}
-        return cls(kernel, shape, frozenset(dtypes), device, times, statistics)
+    times: Mapping[str, Timed]
 
     def fits(self, launch: LaunchKey) -> bool:
         """Say if the times are of a launch's kernel, shape, dtypes and device.
@@ -96,13 +82,9 @@ class Timings:
     source: str
     parts: tuple[KernelTimings, ...]
 
-    def of(self, launch: LaunchKey) -> Mapping[str, float]:
-        """Return microseconds by config in words; empty where none were taken of the launch."""
-        return next((part.times_us for part in self.parts if part.fits(launch)), {})
-
-    def statistics_of(self, launch: LaunchKey) -> Mapping[str, SampleStatistics]:
-        """Return the statistics of the samples by config in words, where these are known."""
-        return next((part.statistics for part in self.parts if part.fits(launch)), {})
+    def of(self, launch: LaunchKey) -> Mapping[str, Timed]:
+        """Return times by config in words; empty where none were taken of the launch."""
+        return next((part.times for part in self.parts if part.fits(launch)), {})
 
     def check(self, launches: Sequence[LaunchKey]) -> None:
         """Hold it to what is asked for, before any work.
@@ -132,13 +114,13 @@ def read_timings(text: str, runs: Path) -> Timings:
     if not path.is_file():
         raise InputError(
             f"--timings {text}: no such run or file; `asmtune runs` lists the runs, "
-            "`asmtune cache export` writes a file"
+            "`asmtune export` writes a file"
         )
     try:
         return _of_oracle(load_oracle(path), path)
     except OracleError as not_recorded:
         try:
-            return _of_records(path)
+            return Timings(path.name, tuple(map(_of_record, interchange.read(path))))
         except InputError as error:
             raise InputError(f"--timings {not_recorded}; nor an export: {error}") from error
 
@@ -147,26 +129,28 @@ def _of_run(run: TracedRun) -> Timings:
     header, timings = run.header, run.timings()
     if not timings:
         raise InputError(f"--timings: run {run.run} timed no config")
-    launch = (header.kernel, header.shape, header.key.dtypes.values(), header.target)
-    return Timings(f"run {run.run}", (KernelTimings.of(launch, timings.items()),))
+    times = {str(config): (one.median_us, one.statistics) for config, one in timings.items()}
+    dtypes = frozenset(header.key.dtypes.values())
+    part = KernelTimings(header.kernel, header.shape, dtypes, header.target, times)
+    return Timings(f"run {run.run}", (part,))
 
 
 def _of_oracle(oracle: Oracle, path: Path) -> Timings:
     parts = []
     for task in oracle.tasks:
-        times = {str(row.config): row.ms * 1000 for row in task.rows if row.ms is not None}
+        times = {str(row.config): (row.ms * 1000, None) for row in task.rows if row.ms is not None}
         dtypes = frozenset({_canonical(task.dtype)})
         parts.append(KernelTimings(task.kernel, task.shape, dtypes, oracle.device, times))
     return Timings(f"{path.name} ({oracle.device})", tuple(parts))
 
 
-def _of_records(path: Path) -> Timings:
-    parts = []
-    for record in interchange.read(path):
-        key = record.key
-        launch = (key.kernel, key.shape, key.dtypes.values(), key.device)
-        parts.append(KernelTimings.of(launch, ((m.config, m) for m in record.config_timings)))
-    return Timings(path.name, tuple(parts))
+def _of_record(record: TuneRecord) -> KernelTimings:
+    key, times = record.key, _times(record)
+    return KernelTimings(key.kernel, key.shape, frozenset(key.dtypes.values()), key.device, times)
+
+
+def _times(record: TuneRecord) -> dict[str, Timed]:
+    return {str(m.config): (m.median_us, m.statistics) for m in record.config_timings}
 
 
 def _canonical(dtype: str) -> str:
@@ -182,16 +166,16 @@ def with_timings(reports: Sequence[PruneReport], timings: Timings | None) -> lis
 
 
 def _timed(report: PruneReport, timings: Timings) -> PruneReport:
-    key = LaunchKey(report.kernel, report.shape, report.dtypes, report.target)
-    times, statistics = timings.of(key), timings.statistics_of(key)
+    times = timings.of(LaunchKey(report.kernel, report.shape, report.dtypes, report.target))
     if not times:
         return report
+    found = [times.get(str(verdict.config), (None, None)) for verdict in report.verdicts]
     verdicts = tuple(
-        replace(v, measured_us=times.get(name), measured=statistics.get(name))
-        for v, name in ((verdict, str(verdict.config)) for verdict in report.verdicts)
+        replace(verdict, measured_us=median_us, measured=statistics)
+        for verdict, (median_us, statistics) in zip(report.verdicts, found, strict=True)
     )
-    measured_count = sum(v.measured_us is not None for v in verdicts)
-    note = f"measured: {timings.source}, {measured_count} of {len(verdicts)} configs"
+    count = sum(median_us is not None for median_us, _ in found)
+    note = f"measured: {timings.source}, {count} of {len(verdicts)} configs"
     return replace(report, verdicts=verdicts, notes=(*report.notes, note))
 
 
@@ -230,9 +214,8 @@ def _stored(loaded: LoadedKernel, targets: Sequence[str]) -> Timings:
     for target in map(load_target, targets):
         lookup = tuned_of(loaded, target, settings)
         if lookup.outcome == "hit" and lookup.record is not None:
-            launch = (problem.name, problem.shape, problem.dtypes.values(), target.name)
-            timed = ((m.config, m) for m in lookup.record.config_timings)
-            parts.append(KernelTimings.of(launch, timed))
+            launch = (problem.name, problem.shape, frozenset(problem.dtypes.values()), target.name)
+            parts.append(KernelTimings(*launch, _times(lookup.record)))
         else:
             missed.append(f"{target.name}: {lookup.outcome} {lookup.detail}".rstrip())
     if not parts:

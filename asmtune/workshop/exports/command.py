@@ -1,44 +1,56 @@
-"""`asmtune export` and `asmtune import`: configs for other programs, and configs from them."""
+"""`asmtune export` and `asmtune import`: tuned configs for other stores and programs, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from asmtune.base.atomic_write import write_whole
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import parse_json
 from asmtune.base.limited_read import read_limited
 from asmtune.base.settings import Settings
-from asmtune.base.text import did_you_mean
-from asmtune.cli.cache import AsJson, Device, Kernel, Where, existing_records, place, print_count
-from asmtune.cli.output import check_destinations, is_stdout, print_line, write_result
+from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
+from asmtune.cli.output import Json, check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.interchange import abridged
+from asmtune.store.interchange import abridged, without_samples
 from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files, read_moe
 from asmtune.workshop.exports.python_files import function_file, read_python, triton_configs
 
+if TYPE_CHECKING:
+    from asmtune.store.database import Store
+
 
 class Format(StrEnum):
     """The formats of an export."""
 
+    JSON = "json"
+    SQLITE = "sqlite"
     TRITON = "triton-configs"
     PYTHON = "python"
-    JSON = "json"
     VLLM = "vllm-moe"
     SGLANG = "sglang-moe"
 
 
 _ENGINES: Final[Mapping[Format, Engine]] = {Format.VLLM: "vllm", Format.SGLANG: "sglang"}
+_WRITERS: Final[Mapping[Format, Callable[[Iterable[KeyedConfigs]], str]]] = {
+    Format.TRITON: triton_configs,
+    Format.PYTHON: function_file,
+}
+_RECORDS: Final = (Format.JSON, Format.SQLITE)
+"""Formats of whole records, with their timings; others have configs alone."""
 
 Map = Annotated[
     list[str] | None,
@@ -59,7 +71,14 @@ def export(
             "their folder."
         ),
     ],
-    form: Annotated[Format, typer.Option("--format", help="What reads it.")],
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="json: records, as `asmtune import` and cache/ have them; sqlite: a store to "
+            "ship, which all may read; others: configs for programs without asmtune.",
+        ),
+    ] = Format.JSON,
     kernel: Kernel = None,
     device: Device = None,
     only: Annotated[
@@ -67,48 +86,116 @@ def export(
         typer.Option(metavar="NAME=VALUE", help="Only keys with this value; repeatable."),
     ] = None,
     fastest: Annotated[
-        int, typer.Option(min=1, help="Number of configs to write of each key, the winner first.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of configs of each key, the winner first; default all in json and "
+            "sqlite, else 1.",
+        ),
+    ] = None,
+    samples: Annotated[
+        bool, typer.Option("--samples", help="Keep every sample, in json and sqlite.")
+    ] = False,
     names: Map = None,
     shipped: Annotated[
         bool, typer.Option("--shipped", help="Also what comes with asmtune and is not stored.")
     ] = False,
     where: Where = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
-    """Write tuned configs in a form that other programs use without asmtune."""
+    """Write tuned configs for another store, or for programs without asmtune."""
     moe = form in _ENGINES
-    if names and not moe:
+    _check_options(form, to, fastest, bool(names), samples=samples)
+    if not moe and not is_stdout(to):
+        check_destinations([("TO", to)])
+    with existing_store(where) as store:
+        records = _selected(store, kernel, device, only or (), shipped=shipped)
+        first = next(records, None)
+        if first is None:
+            raise InputError(
+                f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
+                f"{device or '(any)'}{''.join(f' with {one}' for one in only or ())}; "
+                "`asmtune cache ls` lists them, and --shipped takes those that come with asmtune"
+            )
+        records = chain([first], records)
+        if form in _RECORDS:
+            if fastest is not None:
+                records = (abridged(record, fastest) for record in records)
+            count, written = _write_records(form, to, records, samples=samples), [to]
+        else:
+            listed = list(records)
+            count, unedited = len(listed), _unedited(listed)
+            if moe:
+                texts = moe_files(unedited, MoeMap.parse(names or ()), _ENGINES[form])
+                files = {to / path: text for path, text in texts.items()}
+            else:
+                entries = (configs_of(record, fastest or 1) for record in unedited)
+                files = {to: _WRITERS[form](entry for entry in entries if entry is not None)}
+            _write_texts(files)
+            written = [*files]
+    places = ", ".join(map(str, written))
+    _print_count("exported", count, as_json, f"{count} records to {places}", err=is_stdout(to))
+
+
+def _check_options(
+    form: Format, to: Path, fastest: int | None, mapped: bool, *, samples: bool
+) -> None:
+    """Refuse options that a format has no use for.
+
+    Raises:
+        InputError: one was given; names it.
+    """
+    moe = form in _ENGINES
+    if mapped and not moe:
         raise InputError(f"--map is for vllm-moe and sglang-moe, and the format is {form}")
-    if moe and fastest != 1:
+    if samples and form not in _RECORDS:
+        raise InputError(f"--samples is for json and sqlite, and the format is {form}")
+    if moe and fastest not in (None, 1):
         raise InputError(f"--fastest: files of {form} have one config for a number of tokens")
     if moe and (is_stdout(to) or (to.exists() and not to.is_dir())):
-        raise InputError(f"TO {to}: is no folder; name the folder for the files of {form}")
-    records = _selected(kernel, device, only or (), where, shipped=shipped)
-    if moe:
-        texts = moe_files(_unedited(records), MoeMap.parse(names or ()), _ENGINES[form])
-        files = {to / path: text for path, text in texts.items()}
-    else:
-        if not is_stdout(to):
-            check_destinations([("TO", to)])
-        files = {to: _text(form, records, fastest)}
-    _write_all(files)
-    names_of_files = ", ".join(map(str, files))
-    print_count(
-        "exported", len(records), as_json, f"records to {names_of_files}", err=is_stdout(to)
+        raise InputError(f"TO {to}: not a folder; name the folder for the files of {form}")
+    if form is Format.SQLITE and is_stdout(to):
+        raise InputError(f"TO {to}: a store is a file of its own; name it")
+
+
+def _selected(
+    store: Store | None,
+    kernel: str | None,
+    device: str | None,
+    only: Iterable[str],
+    *,
+    shipped: bool,
+) -> Iterator[TuneRecord]:
+    """Yield the records to export, a key once: stored, else shipped."""
+    chosen = unique(
+        "--only", (pair for o in only for pair in parse_assignments(o, "--only").items())
     )
+    stored = set()
+    for record in store.stream(kernel, device) if store is not None else ():
+        if _has(record, chosen):
+            yield record
+        if shipped:
+            stored.add(key_digest(record.key))
+    for record in shipped_records() if shipped else ():
+        is_wanted = kernel in (None, record.key.kernel) and device in (None, record.key.device)
+        if is_wanted and _has(record, chosen) and key_digest(record.key) not in stored:
+            yield record
 
 
-def _text(form: Format, records: list[TuneRecord], fastest: int) -> str:
-    """Write one file of all records."""
-    if form is Format.JSON:
-        return interchange.dumps(abridged(record, fastest) for record in records)
-    writers: Mapping[Format, Callable[[Iterable[KeyedConfigs]], str]] = {
-        Format.TRITON: triton_configs,
-        Format.PYTHON: function_file,
-    }
-    entries = (configs_of(record, fastest) for record in _unedited(records))
-    return writers[form](entry for entry in entries if entry is not None)
+def _has(record: TuneRecord, chosen: Mapping[str, Any]) -> bool:
+    values = {**record.key.dtypes, **record.key.shape}
+    return all(values.get(name) == value for name, value in chosen.items())
+
+
+def _write_records(form: Format, to: Path, records: Iterator[TuneRecord], *, samples: bool) -> int:
+    """Write whole records, of which one at a time is in memory; return how many."""
+    if form is Format.SQLITE:
+        from asmtune.store.database import write_for_readers
+
+        return write_for_readers(to, records if samples else map(without_samples, records))
+    printed = lambda _, parts: sys.stdout.writelines(map(bytes.decode, parts))  # noqa: E731
+    put = printed if is_stdout(to) else write_whole
+    return interchange.write(to, records, samples=samples, put=put)
 
 
 def _unedited(records: list[TuneRecord]) -> list[TuneRecord]:
@@ -122,59 +209,7 @@ def _unedited(records: list[TuneRecord]) -> list[TuneRecord]:
     return unedited
 
 
-def _selected(
-    kernel: str | None,
-    device: str | None,
-    only: Iterable[str],
-    where: str | None,
-    *,
-    shipped: bool,
-) -> list[TuneRecord]:
-    """Return the records to export, a key once: stored, else shipped.
-
-    Raises:
-        InputError: there is none, or `only` names what no key has.
-    """
-    records = existing_records(kernel, device, where)
-    if shipped:
-        stored = {key_digest(record.key) for record in records}
-        records += [
-            record
-            for record in shipped_records()
-            if kernel in (None, record.key.kernel)
-            and device in (None, record.key.device)
-            and key_digest(record.key) not in stored
-        ]
-    chosen = unique(
-        "--only", (pair for o in only for pair in parse_assignments(o, "--only").items())
-    )
-    known = {name for r in records for name in (*r.key.shape, *r.key.dtypes)}
-    for name in chosen:
-        if records and name not in known:
-            hint = did_you_mean(name, known)
-            raise InputError(
-                f"--only {name}: no key has it; they have {', '.join(sorted(known))}{hint}"
-            )
-    records = [
-        record
-        for record in records
-        if all(_value(record, name) == value for name, value in chosen.items())
-    ]
-    if not records:
-        raise InputError(
-            f"store {place(where)}: no record of kernel {kernel or '(any)'} on device "
-            f"{device or '(any)'}{' with ' if chosen else ''}"
-            f"{' '.join(f'{name}={value}' for name, value in chosen.items())}; "
-            "`asmtune cache ls` lists them, and --shipped takes those that come with asmtune"
-        )
-    return records
-
-
-def _value(record: TuneRecord, name: str) -> Any:
-    return {**record.key.dtypes, **record.key.shape}.get(name)
-
-
-def _write_all(files: Mapping[Path, str]) -> None:
+def _write_texts(files: Mapping[Path, str]) -> None:
     for path, text in files.items():
         if is_stdout(path):
             write_result(text.rstrip("\n"))
@@ -186,29 +221,74 @@ def _write_all(files: Mapping[Path, str]) -> None:
             raise InputError(f"{path}: {error.strerror or error}; name another place") from error
 
 
-def import_seeds(
+def _print_count(verb: str, count: int, as_json: bool, said: str, *, err: bool = False) -> None:
+    """Print how many a command has moved; to stderr where they went to stdout."""
+    print_line(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {said}", err=err)
+
+
+def import_configs(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files that `export` writes, or fused_moe files of vLLM or SGLang."),
+        typer.Argument(
+            help="Files that `export` writes, fused_moe files of vLLM or SGLang, or - for stdin."
+        ),
     ],
+    as_seeds: Annotated[
+        bool, typer.Option("--seeds", help="Take records as seeds too, which are timed first.")
+    ] = False,
     kernel: Annotated[
         str | None,
         typer.Option(help="The kernel that fused_moe files are for, as `cache ls` names it."),
     ] = None,
     names: Map = None,
-    as_json: AsJson = False,
+    where: Where = None,
+    as_json: Json = False,
 ) -> None:
-    """Read configs as seeds: a search times them first, and no launch uses them untimed."""
+    """Add records to the user's store, and configs of other programs as seeds.
+
+    A record takes the place of that of the same key, and launches use it as it is. A seed is a
+    config without timings, of a Python or fused_moe file: a search times it first, and no launch
+    uses it untimed.
+
+    A whole file is checked first. Where an import is cut off, whole records are in the store;
+    importing the file again adds the rest.
+    """
     mapping = MoeMap.parse(names or ())
-    entries = [entry for file in files for entry in _read(file, kernel, mapping)]
-    count = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
-    kernels = len({entry.key.kernel for entry in entries})
-    seeds = "seed" if count == 1 else "seeds"
-    owners = "kernel" if kernels == 1 else "kernels"
-    print_count("imported", count, as_json, f"{seeds} of {kernels} {owners}")
+    hints = [file for file in files if as_seeds or _has_configs_alone(file)]
+    entries = [entry for file in hints for entry in _read_seeds(file, kernel, mapping)]
+    whole = [file for file in files if file not in hints]
+    count, said = 0, []
+    if whole:
+        count = sum(_import_records(file, where) for file in whole)
+        said.append(f"{count} records from {', '.join(map(str, whole))}")
+    if hints:
+        seeds = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
+        kernels = len({entry.key.kernel for entry in entries})
+        said.append(f"{seeds} seeds of {kernels} kernels")
+        count += seeds
+    _print_count("imported", count, as_json, " and ".join(said))
 
 
-def _read(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
+def _has_configs_alone(file: Path) -> bool:
+    """Tell by its name whether a file has configs without timings: of Python, or of fused_moe."""
+    return file.suffix == ".py" or file.name.startswith("E=")
+
+
+def _import_records(file: Path, where: str | None) -> int:
+    records, count = interchange.read_checked(file), 0
+    first = [*islice(records, 1)]  # of a malformed file no store is made
+    try:
+        with open_store(where) as store:
+            for saved in store.save_batches(chain(first, records), checked=True):
+                count += saved
+    except (StoreError, KeyboardInterrupt):
+        rest = "whole; import the file again to add the rest"
+        print_line(f"{count} records of {file} are in {place(where)}, {rest}", err=True)
+        raise
+    return count
+
+
+def _read_seeds(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
     """Read the entries of one file, whichever format it has.
 
     Raises:
@@ -221,14 +301,11 @@ def _read(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
     try:
         if path.suffix == ".py":
             return read_python(text)
-        try:
-            document = parse_json(text)
-        except ValueError as error:
-            raise InputError(f"not JSON ({error})") from error
-        if isinstance(document, dict) and "format" in document:
-            records = interchange.loads(text, "records")
-            entries = (configs_of(record, len(record.measurements)) for record in records)
-            return [entry for entry in entries if entry is not None]
-        return read_moe(path.name, document, kernel, names)
+        if path.name.startswith("E="):
+            return read_moe(path.name, parse_json(text), kernel, names)
+        entries = (configs_of(r, len(r.measurements)) for r in interchange.loads(text, "records"))
+        return [entry for entry in entries if entry is not None]
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error

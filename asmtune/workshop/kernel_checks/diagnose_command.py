@@ -10,8 +10,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
-from asmtune.cli.listing import Json
-from asmtune.cli.output import check_destinations, write_result
+from asmtune.cli.output import Json, check_destinations, write_result
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
 

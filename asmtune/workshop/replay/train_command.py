@@ -1,4 +1,4 @@
-"""`asmtune train`: training rows of the learned scorer from files of timings."""
+"""`asmtune model train`: training rows of the learned scorer from files of timings."""
 
 from __future__ import annotations
 

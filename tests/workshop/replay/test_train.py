@@ -1,4 +1,4 @@
-"""Training rows from recorded timings, and `asmtune train`."""
+"""Training rows from recorded timings, and `asmtune model train`."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_bad_input(
     arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What does not fit is refused in one line."""
-    assert run(["train", *(a.replace("{}", str(tmp_path)) for a in arguments)]) == 2
+    assert run(["model", "train", *(a.replace("{}", str(tmp_path)) for a in arguments)]) == 2
     printed = capsys.readouterr()
     assert says in printed.err
     assert printed.err.count("\n") == 1

@@ -1,12 +1,17 @@
-"""Views of code: from parsed PTX, SASS or AMDGCN, and how often it runs, to lines for readers."""
+"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader.
+
+A terminal and a page show the same values. How often a line runs is the weight that the features
+use; the SASS has that of the PTX that it comes from.
+"""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from asmtune.base.errors import ParseError
 from asmtune.compile.disassembly import disassemble
@@ -19,7 +24,7 @@ from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn
 from asmtune.ir.asm.amdgpu import classify_amdgpu
 from asmtune.ir.asm.counts import hottest_loop
 from asmtune.ir.asm.flow import postorder
-from asmtune.ir.asm.nvptx import OpClass, classify, group_of
+from asmtune.ir.asm.nvptx import Group, OpClass, classify, group_of
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.asm.sass import classify_sass, parse_sass, relocated
@@ -28,27 +33,86 @@ from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.prune.front import Judge
 from asmtune.predict.why.findings import Why, reasons
-from asmtune.report.code.model import NO_SOURCES, ClassCount, CodeLine, CodeView, HotLoop, Language
-from asmtune.report.code.origins import origins
+from asmtune.report.loop_origins import origins
+
+Language = Literal["PTX", "SASS", "AMDGCN"]
+
+NO_SOURCES: Final = (
+    "compiled without debug information (TRITON_DISABLE_LINE_INFO): no line says what it comes from"
+)
 
 
-def ptx_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """Make a view of PTX, Triton's `asm["ptx"]`, from its text and the same parsed."""
-    entry = ptx_kernel(listing)
-    times = tuple(run.times for run in runs[1:])
-    hot = hottest_loop(entry, classify, times)
-    return _view("PTX", text, listing, _Weights(entry, classify, times, hot))
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """A line of code as it is shown.
+
+    Attributes:
+        number: line number in the compiler's own text, from 1; empty lines are left out.
+        text: without address, trailing comment and indentation by tabs.
+        kind: class of its first instruction; None for a label, a directive or a brace.
+        group: what `kind` stands out for; None likewise.
+        source: (index into `CodeView.files`, line), where the debug information tells.
+        depth: loops around it that work.
+        times: executions by one program, on average; 0 of machine code that no path reaches, such
+            as what fills it up; None in a function that is called, of which nothing says how often.
+        hot: whether it is in the hottest loop.
+    """
+
+    number: int
+    text: str
+    kind: OpClass | None
+    group: Group | None
+    source: tuple[int, int] | None
+    depth: int
+    times: float | None
+    hot: bool
 
 
-def amdgcn_view(text: str, listing: Listing, runs: Sequence[SegmentRun]) -> CodeView:
-    """Make a view of AMDGCN, Triton's `asm["amdgcn"]`, from its text and the same parsed."""
-    entry = amdgcn_kernel(listing)
-    times = tuple(run.times for run in runs[1:])
-    hot = hottest_loop(entry, classify_amdgpu, times)
-    return _view("AMDGCN", text, listing, _Weights(entry, classify_amdgpu, times, hot))
+@dataclass(frozen=True, slots=True)
+class ClassCount:
+    """Instructions of one class, of the kernel without functions that it calls.
+
+    They are counted in the text, in the hottest loop, and as executed by one thread of one program.
+    """
+
+    kind: OpClass
+    group: Group
+    instructions: int
+    hot: int
+    executed: float
 
 
-def sass_view(
+@dataclass(frozen=True, slots=True)
+class HotLoop:
+    """The loop where the work is, with its executions by one program; its depth counts itself."""
+
+    depth: int
+    instructions: int
+    times: float
+
+
+@dataclass(frozen=True, slots=True)
+class CodeView:
+    """The code of one compiled config in one launch.
+
+    Attributes:
+        kernel: name of the entry.
+        files: paths of source files, as the compiler was told them, by index.
+        classes: one a class that occurs, most executed first.
+        hot: None where the kernel has no loop.
+        notes: caveats for the reader.
+    """
+
+    language: Language
+    kernel: str
+    lines: tuple[CodeLine, ...]
+    files: Mapping[int, str]
+    classes: tuple[ClassCount, ...]
+    hot: HotLoop | None
+    notes: tuple[str, ...]
+
+
+def _sass_view(
     text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
 ) -> CodeView:
     """Make a view of SASS, as `disassemble` gives it; its loops come from the PTX's."""
@@ -66,6 +130,16 @@ def sass_view(
     best = max(copies, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
     hot = hottest_loop(entry, classify_sass) if best is None else entry.loops[best]
     return _view("SASS", text, listing, _Weights(entry, classify_sass, times, hot))
+
+
+def _assembly_view(
+    language: Language, text: str, listing: Listing, entry: AsmFunction, runs: Sequence[SegmentRun]
+) -> CodeView:
+    """Make a view of PTX or AMDGCN from its text and the same parsed."""
+    class_of = classify if language == "PTX" else classify_amdgpu
+    times = tuple(run.times for run in runs[1:])
+    hot = hottest_loop(entry, class_of, times)
+    return _view(language, text, listing, _Weights(entry, class_of, times, hot))
 
 
 class _Weights:
@@ -125,7 +199,7 @@ class _Weights:
         blocks = self.entry.blocks
         size = sum(blocks[block].end - blocks[block].start for block in self.hot.blocks)
         times = self._times[self.entry.loops.index(self.hot)]
-        return HotLoop(blocks[self.hot.header].label, self.hot.depth, size, times)
+        return HotLoop(self.hot.depth, size, times)
 
 
 def _view(language: Language, text: str, listing: Listing, weights: _Weights) -> CodeView:
@@ -173,7 +247,6 @@ def _line(
     copies = weights.copies(item.line)
     kind = weights.class_of(item.opcode) if own else None
     source = item.source if own and item.source and item.source[1] else None
-    name = None if own else _LABEL(text)
     return CodeLine(
         number=number,
         text=text,
@@ -185,8 +258,6 @@ def _line(
         else program.depth_of(item.index),
         times=sum(map(weights.times, copies)) if copies else None,
         hot=any(map(weights.is_hot, copies)),
-        label=None if name is None else name[1],
-        address=program.addresses[item.index] if own and program.addresses else None,
     )
 
 
@@ -260,20 +331,21 @@ class CodeReader:
 
         Raises:
             ParseError: the artifact is damaged.
-            ProblemError: the grid of the config is none.
+            ProblemError: the grid is invalid for this config.
         """
+        text, runs = artifact.outputs[self.language.lower()], self._runs(config, artifact)
         if self.language == "AMDGCN":
-            text = artifact.outputs["amdgcn"]
-            return amdgcn_view(text, parse_amdgcn(text), self.runs(config, artifact))
-        text = artifact.outputs["ptx"]
-        return ptx_view(text, parse_ptx(text), self.runs(config, artifact))
+            listing = parse_amdgcn(text)
+            return _assembly_view("AMDGCN", text, listing, amdgcn_kernel(listing), runs)
+        listing = parse_ptx(text)
+        return _assembly_view("PTX", text, listing, ptx_kernel(listing), runs)
 
     def sass(self, config: Config, artifact: Artifact) -> CodeView | Failure:
         """Make a view of a config's SASS, or say why it cannot be shown.
 
         Raises:
             ParseError: the artifact is damaged.
-            ProblemError: the grid of the config is none.
+            ProblemError: the grid is invalid for this config.
         """
         if self.language == "AMDGCN":
             return Failure("sass", "options", f"{self._target.name} has AMDGCN, and no SASS")
@@ -285,10 +357,10 @@ class CodeReader:
         except ParseError as error:
             return Failure("sass", "parse", str(error))
         ptx = parse_ptx(artifact.outputs["ptx"])
-        kernel, runs = ptx_kernel(ptx), self.runs(config, artifact)
-        return sass_view(text, relocated(listing, ptx), kernel, runs)
+        kernel, runs = ptx_kernel(ptx), self._runs(config, artifact)
+        return _sass_view(text, relocated(listing, ptx), kernel, runs)
 
-    def runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
+    def _runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
         """Count how often one program runs each segment of the PTX, as the features do."""
         work, lanes = self._work(config, artifact), self._target.warp_size
         return executions(self._read(artifact), work, lanes)
@@ -297,7 +369,7 @@ class CodeReader:
         """List the assumptions behind counts and predicted times, a phrase each.
 
         Raises:
-            ProblemError: the grid of the config is none.
+            ProblemError: the grid is invalid for this config.
         """
         return tuple(map(str, self._work(config, artifact).assumptions))
 
@@ -308,7 +380,7 @@ class CodeReader:
 
         Raises:
             ParseError: the artifact is damaged.
-            ProblemError: the grid of the config is none.
+            ProblemError: the grid is invalid for this config.
         """
         work, profile = self._work(verdict.config, artifact), self._read(artifact)
         return reasons(profile, work, self._target, verdict, others)
