@@ -147,7 +147,7 @@ PRIVATE_NAMES: Final = {
 """Attributes of objects of Triton and PyTorch that they do not document."""
 
 OWN_NAMES: Final = {
-    "asmtune.ir.ttir.evaluate: _base",
+    *("asmtune.cli.prune_report: params", "asmtune.ir.ttir.evaluate: _base"),
     "asmtune.runtime.patching.redirect: _base",
     "kernels._hopper: triton._C.libtriton.ir",
 }
