@@ -17,7 +17,6 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.base.errors import SpaceError
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 
 NAMES = st.text("ABCDEFGH_", min_size=1, max_size=6)
@@ -83,12 +82,6 @@ def test_every_field_tells_configs_apart() -> None:
     assert DISTINCT[0] != "A=1 num_warps=4 num_stages=3"
 
 
-@given(configs())
-def test_keywords_are_those_of_triton(config: Config) -> None:
-    """`all_kwargs` gives the keywords that `triton.Config` gives for the same values."""
-    assert config.all_kwargs() == same_in_triton(config).all_kwargs()
-
-
 @pytest.mark.parametrize("config", DISTINCT, ids=str)
 def test_attributes_are_those_of_triton(config: Config) -> None:
     """`vars`, which Triton's autotuner writes to disk, holds what `triton.Config` holds."""
@@ -123,18 +116,6 @@ def test_numbers_of_numpy_are_stored_as_numbers() -> None:
     )
 
 
-def test_flat_mapping_leaves_out_what_is_not_asked_for() -> None:
-    """One CTA and no cap on registers do not show; other values do."""
-    assert Config({"B": 64}).to_dict() == {"B": 64, "num_warps": 4, "num_stages": 3}
-    assert Config({"B": 64}, 8, 2, 2, 96).to_dict() == {
-        "B": 64,
-        "num_warps": 8,
-        "num_stages": 2,
-        "num_ctas": 2,
-        "maxnreg": 96,
-    }
-
-
 def test_text_names_every_value() -> None:
     """The text of a config is its flat mapping, in the order given."""
     assert str(Config({"B": 64, "A": 1}, maxnreg=96)) == (
@@ -164,12 +145,6 @@ def test_options_among_the_constexprs(theirs: triton.Config) -> None:
     before = dict(theirs.kwargs)
     assert Config.of(theirs).all_kwargs() == theirs.all_kwargs()
     assert theirs.kwargs == before
-
-
-def test_of_names_what_is_no_config() -> None:
-    """Something else gives an error that shows it and says what is expected."""
-    with pytest.raises(SpaceError, match=r"'BLOCK=64' is not a config: expected asmtune.Config"):
-        Config.of("BLOCK=64")
 
 
 def test_keywords_given_are_copied() -> None:

@@ -73,19 +73,9 @@ def test_unknown_dtype_suggests_the_nearest() -> None:
         torch_dtype("torch.zzz")
 
 
-def test_scalars_have_no_dtype() -> None:
-    """A number, a text and None have none."""
-    assert [dtype_of(value) for value in (1, 2.5, True, "fp16", None)] == [None] * 5
-
-
 def test_views_of_tensors() -> None:
     """A descriptor has its tensor's dtype, a reinterpreted tensor the one it is read as."""
     tensor = torch.zeros(16, 16, dtype=torch.bfloat16)
     assert dtype_of(TensorDescriptor.from_tensor(tensor, [16, 16])) == "bf16"
     as_fp8 = triton.reinterpret(torch.zeros(16, dtype=torch.int8), tl.float8e5)
     assert dtype_of(as_fp8) == "fp8e5"
-
-
-def test_dtype_without_a_name_of_tritons() -> None:
-    """What Triton has no name for keeps PyTorch's."""
-    assert dtype_of(torch.zeros(1, dtype=torch.complex64)) == "complex64"

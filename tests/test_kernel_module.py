@@ -108,19 +108,6 @@ def test_module_of_the_oracles_form(tmp_path: Path) -> None:
     assert problem.programs(Config({"BLOCK": 64})) == (64, 1, 1)
 
 
-def test_file_of_a_package_imports_its_neighbours(tmp_path: Path) -> None:
-    """A kernel file in a package shares a helper with others; the path is as before afterwards."""
-    folder = tmp_path / "some_kernels" / "inner"
-    folder.mkdir(parents=True)
-    for where in (folder.parent, folder):
-        (where / "__init__.py").touch()
-    (folder / "helper.py").write_text("SHAPES = ({'n': 1024},)")
-    before = list(sys.path)
-    path = write(folder, OURS + "\nfrom some_kernels.inner.helper import SHAPES\n")
-    assert load_kernel_module(str(path)).shapes == ({"n": 1024},)
-    assert sys.path == before
-
-
 def test_shipped_kernels_by_name() -> None:
     """Every shipped kernel loads by its name and makes its default problem without memory."""
     assert "matmul" in kernel_names()
@@ -156,45 +143,6 @@ def test_missing_part_of_our_form(part: str) -> None:
     delattr(module, part)
     with pytest.raises(ProblemError, match=f"^kernel module mine defines no '{part}'"):
         from_python_module(module)
-
-
-def test_missing_part_of_the_oracles_form() -> None:
-    """Neither problem nor make, or make without DTYPE, is refused with what lacks."""
-    module = ModuleType("mine")
-    module.__file__ = "mine.py"
-    for name in ("kernel", "space", "SHAPES"):
-        setattr(module, name, None)
-    with pytest.raises(ProblemError, match="defines neither 'problem' nor 'make'"):
-        from_python_module(module)
-    module.make = None  # type: ignore[attr-defined]
-    with pytest.raises(ProblemError, match="defines 'make' but no 'DTYPE'"):
-        from_python_module(module)
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("x = 1\n\n1 / 0\n", "broken.py, line 3: ZeroDivisionError: division by zero"),
-        ("x = 1\nif x\n", "broken.py, line 2: expected ':'"),
-        ("import a_module_that_is_not_there\n", "line 1: ModuleNotFoundError: No module named"),
-        ("\nassert 1 > 2, 'too new'\n", "broken.py, line 2: AssertionError: too new"),
-        ("raise RuntimeError('no GPU here')\n", "line 1: RuntimeError: no GPU here"),
-        ("undefined\n", "line 1: NameError: name 'undefined' is not defined"),
-    ],
-)
-@pytest.mark.parametrize("relative", [False, True])
-def test_file_that_cannot_be_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str, relative: bool
-) -> None:
-    """A file's own error is told with its line, and the broken module does not stay."""
-    path = write(tmp_path, source, "broken.py")
-    monkeypatch.chdir(tmp_path)
-    reference = "broken.py" if relative else str(path)
-    for _ in range(2):
-        with pytest.raises(ProblemError, match=message):
-            load_kernel_module(reference)
-    write(tmp_path, OURS, "broken.py")
-    assert load_kernel_module(reference).dtypes == ("fp16", "fp32")
 
 
 def test_interrupted_import_leaves_no_module(tmp_path: Path) -> None:
@@ -240,15 +188,6 @@ def test_shape_must_have_the_modules_dimensions(tmp_path: Path) -> None:
     assert batched.check_shape({"batch": 3, **shape})["batch"] == 3
     free = KernelModule("free", None, dict, dict, (), ("fp16",))
     assert free.check_shape({"any": 1}) == {"any": 1}
-
-
-def test_dtype_must_be_one_of_the_modules() -> None:
-    """The first dtype is the default, any spelling counts, and others are refused."""
-    module = load_kernel_module("tiled_matmul")
-    assert module.check_dtype(None) == "fp16"
-    assert module.check_dtype("torch.bfloat16") == "bf16"
-    with pytest.raises(ProblemError, match="matmul does not support fp64: one of fp16, bf16"):
-        module.check_dtype("double")
 
 
 def test_single_functions(tmp_path: Path) -> None:

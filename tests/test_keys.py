@@ -147,13 +147,6 @@ def test_values() -> None:
     }  # fmt: skip
 
 
-def test_an_argument_not_given_has_its_default() -> None:
-    """What the launch leaves out counts as the kernel's default, and as None without one."""
-    parts = key_parts(["M", pow2("N")], NAMES)
-    assert values(parts, {}, defaults={"M": 2, "N": 5}) == {"M": 2, "pow2(N)": 8}
-    assert values(parts, {"N": 3}, defaults={"N": 5}) == {"M": None, "pow2(N)": 4}
-
-
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
@@ -212,12 +205,6 @@ def test_buckets_are_of_whole_numbers(bucket: Bucket, value: Any) -> None:
     assert str(hit.value).startswith(f"kernel add: key {bucket('N')} at N=")
 
 
-def test_buckets_take_numbers_of_other_libraries() -> None:
-    """A whole number of numpy's is rounded like Python's, to a plain one."""
-    (found,) = evaluate([pow2("N")], N=np.int32(5)).values()
-    assert (found, type(found)) == (8, int)
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -235,13 +222,6 @@ def test_functions_that_fail(function: Callable[..., Any], message: str) -> None
         evaluate([function], M=0)
 
 
-def test_a_shown_value_is_short() -> None:
-    """A message shows no more than the beginning of a long value."""
-    with pytest.raises(InputError) as caught:
-        evaluate(["M"], M=list(range(1000)))
-    assert len(str(caught.value)) < 250
-
-
 def test_lenient_values() -> None:
     """Under an unchanged program a tensor counts by its dtype and an object by its text."""
     parts = key_parts(["M", "N", "K"], NAMES)
@@ -249,13 +229,6 @@ def test_lenient_values() -> None:
     assert values(parts, given, strict=False) == {"M": "i8", "N": "(1, 2)", "K": "inf"}
     with pytest.raises(InputError, match=r"key M is \[1\] \(list\): unhashable type: 'list'"):
         values(parts, {"M": [1]}, "add", strict=False)
-
-
-def test_lenient_parts() -> None:
-    """As `triton.autotune` does, unknown and repeated names are passed over where asked to."""
-    parts = key_parts(["M", "missing", "M", "N"], NAMES, strict=False)
-    assert [part.name for part in parts] == ["M", "N"]
-    assert [part.name for part in key_parts("MK", NAMES, strict=False)] == ["M", "K"]
 
 
 def anything(M: int, *rest: int) -> int:
@@ -419,10 +392,3 @@ def test_values_that_no_bucket_rounds() -> None:
     parts = key_parts([pow2("M")], NAMES, "add", strict=False)
     for value, shown in ((5, 8), (None, None), (2.5, 2.5), (True, True), ("a", "a")):
         assert values(parts, {"M": value}, "add", strict=False) == {"pow2(M)": shown}
-
-
-def test_a_rule_of_an_argument_that_a_launch_leaves_out() -> None:
-    """An argument that heuristics give has no value yet, and its rule refuses no launch."""
-    key = BucketRules.of(["pow2(N)"]).key("lib.k", ["M", "N"], ["M", "N"])
-    parts = key_parts(key, ["M", "N"], "k", strict=False)
-    assert values(parts, {"M": 5}, "k", strict=False) == {"M": 5, "pow2(N)": None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import triton
 
 from asmtune.base.errors import InputError, SpaceError, StoreError
 from asmtune.core.config import Config
@@ -46,17 +45,6 @@ def test_a_copy_of_a_copy_is_the_copy(tmp_path: Path) -> None:
     Path(once.ir_override).write_text("tampered with")
     assert pinned(Config({}, ir_override=path), tmp_path) == once
     assert Path(once.ir_override).read_text() == "some text\n"
-
-
-def test_names_do_not_tell_the_folder(tmp_path: Path) -> None:
-    """What is stored of a config holds the file's name and content, and no path."""
-    copies = []
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        config = Config({}, ir_override=written(tmp_path / folder / "add.ptx"))
-        copies.append(pinned(config, tmp_path / folder).to_dict())
-    assert copies[0] == copies[1]
-    assert "/" not in copies[0]["ir_override"]
 
 
 def test_the_default_is_the_compilers_own_work(tmp_path: Path) -> None:
@@ -166,11 +154,3 @@ def test_stores_and_traces_hold_the_name(tmp_path: Path) -> None:
         codec.measurement_from_json(codec.measurement_to_json(measured) | {"config": wrong}, "here")
     with pytest.raises(InputError, match=r"ir_override: expected a file's name"):
         decoded(Config, wrong, "here")
-
-
-def test_triton_takes_it_as_a_keyword_too() -> None:
-    """Among a config's keywords it means the same."""
-    config = Config({"BLOCK": 64}, ir_override="add.ptx")
-    values = {"BLOCK": 64, "ir_override": "add.ptx"}
-    assert Config(values) == Config.of(triton.Config(values)) == config
-    assert Config.from_dict(config.to_dict()) == config

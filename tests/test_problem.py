@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import triton
@@ -48,14 +47,6 @@ def test_heuristics_see_the_config() -> None:
     assert Problem(even, arguments(1000), (8,)).bind(CONFIG)["EVEN"] is False
 
 
-def test_outer_heuristics_run_first() -> None:
-    """Of two layers the outer one is evaluated first and the inner one sees its value."""
-    inner = triton.heuristics({"EVEN": lambda values: values["BLOCK"] == 256})(scale)
-    outer = triton.heuristics({"BLOCK": lambda values: values["n"] // 4})(inner)
-    bound = Problem(outer, arguments(1024), (8,)).bind(Config({}))
-    assert (bound["BLOCK"], bound["EVEN"]) == (256, True)
-
-
 def test_functions_of_the_users_that_raise() -> None:
     """A heuristic or a grid that raises is named in one line, with the config and the cause."""
     broken = triton.heuristics({"EVEN": lambda values: values["n"].shape})(scale)
@@ -85,13 +76,6 @@ def test_unknown_parameter() -> None:
         Problem(scale, {**arguments(), "m": 1}, (8,)).bind(CONFIG)
     with pytest.raises(ProblemError, match=r"has no parameter 'BLOCKS': .*; did you mean BLOCK\?"):
         Problem(scale, arguments(), (8,)).bind(Config({"BLOCKS": 1}))
-
-
-def test_options_among_the_arguments() -> None:
-    """What is named as an option of Triton's is bound without being a parameter."""
-    given = {**arguments(), "launch_pdl": True}
-    options = frozenset({"launch_pdl"})
-    assert Problem(scale, given, (8,), options=options).bind(CONFIG)["launch_pdl"] is True
 
 
 def test_missing_parameters() -> None:
@@ -136,13 +120,6 @@ def test_malformed_grids(grid: Any) -> None:
         f"kernel scale: grid {grid!r} at {CONFIG}: expected one to three whole numbers above 0"
         f"{HINTS.get(grid, '')}"
     )
-
-
-def test_grids_of_other_numbers() -> None:
-    """A grid of numpy's whole numbers is one of Python's."""
-    programs = Problem(scale, arguments(), (np.int32(8), torch.tensor(2))).programs(CONFIG)
-    assert programs == (8, 2, 1)
-    assert {type(n) for n in programs} == {int}
 
 
 @pytest.mark.parametrize(

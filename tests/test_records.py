@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
 
@@ -10,7 +9,7 @@ import pytest
 
 from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Features, PruneReport, Reason, Verdict
 
@@ -42,23 +41,6 @@ def test_features_are_a_read_only_mapping() -> None:
     assert pickle.loads(pickle.dumps(features)) == features
     with pytest.raises(TypeError):
         features["registers"] = 1.0  # type: ignore[index]
-
-
-def test_records_are_frozen() -> None:
-    """A record's fields cannot be set anew."""
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Verdict(FAST, True).kept = False  # type: ignore[misc]
-
-
-def test_artifact_takes_shared_memory_from_its_metadata() -> None:
-    """Shared memory a program is what Triton would launch with."""
-    artifact = Artifact("d", "mm", "sm_90", {}, b"", {"shared": 49152}, {})
-    assert artifact.shared_bytes == 49152
-
-
-def test_spread_is_relative_to_the_median() -> None:
-    """Spread is the width between the percentiles over the median."""
-    assert Measurement(FAST, 10.0, 9.0, 12.0, ()).spread == pytest.approx(0.3)
 
 
 def test_median_of_a_record_is_its_winners() -> None:
@@ -107,11 +89,3 @@ def test_json_of_records() -> None:
     ]
     assert value["key"]["shape"] == {"M": 16, "causal": True}
     assert value["provenance"]["driver"] == "570.1"
-
-
-def test_json_of_a_report() -> None:
-    """Features and what JSON has no form for appear as a mapping and as text."""
-    value = to_json(report(Verdict(FAST, True, features=Features({"regs": 32.0}), score=1.0)))
-    assert value["verdicts"][0]["features"] == {"regs": 32.0}
-    assert value["verdicts"][0]["failure"] is None
-    assert to_json({1: Config, "x": None}) == {"1": str(Config), "x": None}

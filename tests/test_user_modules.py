@@ -13,7 +13,6 @@ import pytest
 
 from asmtune.base.errors import ProblemError
 from asmtune.core.kernel_module import load_function, load_kernel_module
-from asmtune.core.user_modules import stdout_to_stderr
 from asmtune.triton_api.jit_functions import is_kernel
 
 KERNEL = """
@@ -129,14 +128,6 @@ def test_paths_that_the_file_adds(tmp_path: Path) -> None:
     assert len(list(module.space())) == 1
     assert sys.path == before
     assert "far" not in sys.modules
-
-
-def test_packages_of_asmtune_stay(tmp_path: Path) -> None:
-    """What a file imports of an installed package stays imported."""
-    write(tmp_path, "mine.py", "import wave\nimport asmtune.core.oracle\n" + MODULE)
-    load_kernel_module(str(tmp_path / "mine.py"))
-    assert "wave" in sys.modules
-    assert sys.modules["asmtune.core.oracle"].__name__ == "asmtune.core.oracle"
 
 
 def test_relative_imports(tmp_path: Path) -> None:
@@ -267,16 +258,6 @@ def test_a_file_that_replaces_stdout(tmp_path: Path) -> None:
     for path, replacing in zip(paths, REPLACES, strict=True):
         assert Path(f"{path}.out").read_text().startswith("target,"), replacing
         assert "before" in Path(f"{path}.err").read_text(), replacing
-
-
-def test_stdout_comes_back(capfd: pytest.CaptureFixture[str]) -> None:
-    """What is printed before and after goes to stdout, in its order."""
-    sys.stdout.write("before\n")
-    with stdout_to_stderr():
-        sys.stdout.write("inside\n")
-    sys.stdout.write("after\n")
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("before\nafter\n", "inside\n")
 
 
 # what ends an import
@@ -420,10 +401,3 @@ def test_files_that_are_no_text(tmp_path: Path, content: bytes, says: str) -> No
     line = refusal(path)
     assert "bytes" in line
     assert says in line
-
-
-def test_another_encoding(tmp_path: Path) -> None:
-    """A file that names its encoding is read in it."""
-    path = tmp_path / "latin.py"
-    path.write_bytes(b"# -*- coding: latin-1 -*-\nNAME = '\xe9'\n" + MODULE.encode())
-    assert load_kernel_module(str(path)).python.NAME == "\u00e9"  # type: ignore[union-attr]

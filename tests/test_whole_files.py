@@ -74,12 +74,6 @@ def test_standard_output_by_its_device(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_null_stays_a_device() -> None:
-    """Even root's /dev/null is no file afterwards."""
-    write_whole(Path(os.devnull), b"content")
-    assert Path(os.devnull).is_char_device()
-
-
 def test_a_process_that_is_forked_meanwhile_holds_no_lock(tmp_path: Path) -> None:
     """A child that is forked while its parent holds a folder's lock does not keep it."""
     with folder_lock(tmp_path):

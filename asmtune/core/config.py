@@ -35,21 +35,6 @@ _ALLOWED: Final[Mapping[str, tuple[str, int]]] = {
     "num_ctas": (_POWERS, 16),  # programs of the largest cluster that NVIDIA GPUs have
     "maxnreg": ("None or a whole number from 1", 65536),  # registers of a multiprocessor
 }
-
-
-def check_option(name: str, value: Any, where: str) -> None:
-    """Check the value that an axis gives one of Triton's compile options.
-
-    Raises:
-        SpaceError: Triton takes no such value; begins with `where`, says what it takes.
-    """
-    form, most = _ALLOWED[name]
-    is_count = type(value) is int and 0 < value <= most
-    is_none = value is None and name == "maxnreg"
-    if not (is_count or is_none) or (form is _POWERS and value & (value - 1)):
-        raise SpaceError(f"{where} {value!r}: expected {form} to {most}")
-
-
 _AMD_ALLOWED: Final[Mapping[str, tuple[int, ...]]] = {
     "waves_per_eu": tuple(range(9)),  # 0 leaves it to the compiler; a SIMD has 8 slots
     "matrix_instr_nonkdim": (0, 4, 16, 32),  # 0 leaves it to the compiler
@@ -57,15 +42,25 @@ _AMD_ALLOWED: Final[Mapping[str, tuple[int, ...]]] = {
 }
 
 
-def check_amd_option(name: str, value: Any, where: str) -> None:
-    """Check the value that an axis gives an option of Triton's AMD backend.
+def check_option(name: str, value: Any, where: str) -> None:
+    """Check the value that an axis gives one of the options of Triton's compiler.
 
     Raises:
         SpaceError: Triton takes no such value; begins with `where`, says what it takes.
     """
-    allowed = _AMD_ALLOWED[name]
-    if type(value) is not int or value not in allowed:
-        raise SpaceError(f"{where} {value!r}: expected one of {', '.join(map(str, allowed))}")
+    if name in _AMD_ALLOWED:
+        allowed = _AMD_ALLOWED[name]
+        fits, wanted = (
+            type(value) is int and value in allowed,
+            f"one of {', '.join(map(str, allowed))}",
+        )
+    else:
+        form, most = _ALLOWED[name]
+        is_count = type(value) is int and 0 < value <= most
+        fits = is_count and not (form is _POWERS and value & (value - 1))
+        fits, wanted = fits or (value is None and name == "maxnreg"), f"{form} to {most}"
+    if not fits:
+        raise SpaceError(f"{where} {value!r}: expected {wanted}")
 
 
 def foreign_option(config: Config, backend: str, parameters: Iterable[str] = ()) -> str | None:

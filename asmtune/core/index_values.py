@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-COPIED_BYTES: Final = 4 << 20
-"""Most bytes that are copied of one tensor; of a larger one, runs of elements are copied."""
-
-_RUN: Final = 4096
-"""Elements in a row of such a sample: neighbours, such as the two ends of a segment, stay so."""
+COPIED_BYTES: Final = 64 << 20
+"""Most bytes of a tensor that is copied, some 20 ms once a tuning; what is larger is not known."""
 
 _BEHIND: Final = 4096
 """Elements behind a view that are copied with it: kernels are handed `offsets[:-1]` as well."""
@@ -31,52 +28,33 @@ class IndexValues:
     Attributes:
         values: signed, of the tensor's width; booleans are 0 and 1.
         source: where they come from, in words for a report.
-        elements: how many the tensor has; more than `values` of a sample.
-        span: of a sample, the elements that each run of `_RUN` stands for; else 0.
     """
 
     values: NDArray[Any]
     source: str
-    elements: int
-    span: int = 0
 
     @property
     def bits(self) -> int:
         """Return the bits of an element."""
         return self.values.dtype.itemsize * 8
 
-    @property
-    def is_sample(self) -> bool:
-        """Return whether some elements stand for others."""
-        return self.span > 0
-
     def item(self, offset: int) -> int | None:
         """Return one element; None if it lies outside the tensor."""
-        if not 0 <= offset < self.elements:
-            return None
-        if self.span:
-            offset = min(
-                offset // self.span * _RUN + offset % self.span % _RUN, len(self.values) - 1
-            )
-        return int(self.values.item(offset))
+        return int(self.values.item(offset)) if 0 <= offset < len(self.values) else None
 
     def read(self, offsets: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Return the elements at some offsets; None if one lies outside the tensor."""
         import numpy as np
 
-        if offsets.size and (offsets.min() < 0 or offsets.max() >= self.elements):
+        if offsets.size and (offsets.min() < 0 or offsets.max() >= len(self.values)):
             return None
-        if self.span:
-            offsets = offsets // self.span * _RUN + offsets % self.span % _RUN
-            offsets = np.minimum(offsets, len(self.values) - 1)
         return self.values[offsets].astype(np.int64)
 
 
 def values_of(tensor: Any, source: str) -> IndexValues | str:
     """Copy an integer or boolean tensor to the host, or say in words why it cannot be.
 
-    At most `COPIED_BYTES` are copied, in one go, and never while a CUDA graph is captured, which
-    such a copy would end.
+    Nothing is copied while a CUDA graph is captured, which a copy would end.
     """
     import torch
 
@@ -87,14 +65,10 @@ def values_of(tensor: Any, source: str) -> IndexValues | str:
     if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         return "a CUDA graph is being captured"
     flat = _in_memory(tensor.detach())
-    room = COPIED_BYTES // flat.element_size()
-    if flat.numel() <= room:
-        return IndexValues(signed(flat.cpu().numpy().copy()), source, flat.numel())
-    span = -(-flat.numel() // max(1, room // _RUN))
-    runs = flat[: flat.numel() // span * span].view(-1, span)[:, :_RUN]
-    copied = signed(runs.cpu().numpy().reshape(-1))
-    sampled = f"{source}, {len(copied):,} of its {flat.numel():,} elements"
-    return IndexValues(copied, sampled, flat.numel(), span)
+    size = flat.numel() * flat.element_size()
+    if size > COPIED_BYTES:
+        return f"it holds {size:,} bytes, and at most {COPIED_BYTES:,} are copied"
+    return IndexValues(signed(flat.cpu().numpy().copy()), source)
 
 
 def is_plain(tensor: Any) -> bool:

@@ -25,8 +25,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import expected, shown
-from asmtune.base.json_text import JsonText
+from asmtune.base.json_codec import JsonText, expected, shown
 from asmtune.base.limited_read import MIB, open_regular
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from asmtune.ir.asm.nvptx import KernelEntry, entries
-from asmtune.ir.asm.ptx import parse_ptx
-from tests.asm.asm_dumps import fixture_text, ptx_names
 
 TEXT = """
 // .visible .entry comment(.param .u64 a)
@@ -32,17 +28,6 @@ def test_heads_are_read() -> None:
         KernelEntry("none", (), None, 1),
     ]
     assert entries("no PTX at all") == []
-
-
-@pytest.mark.parametrize("name", ptx_names())
-def test_real_modules_have_one_entry(name: str) -> None:
-    """The one entry of each dump is the one that the full reader finds."""
-    text = fixture_text(name)
-    (found,) = entries(text)
-    (program,) = [p for p in parse_ptx(text).programs if p.is_entry]
-    assert found.name == program.name
-    assert str(found.threads) in program.directives["reqntid"]
-    assert all(found.parameters)
 
 
 def test_what_does_not_fit_is_told() -> None:

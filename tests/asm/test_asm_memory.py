@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from asm_dumps import fixture_listing
 
 from asmtune.ir.asm.memory import AsmAccess, access, expected_bytes
 from asmtune.ir.asm.program import Instruction
@@ -87,17 +86,3 @@ def test_accesses(text: str, expected: AsmAccess | None) -> None:
 def test_expected_bytes(text: str, expected: int | None) -> None:
     """Only what tells a barrier of bytes, in a literal, counts."""
     assert expected_bytes(instruction(text)) == expected
-
-
-def test_copies_of_a_tile() -> None:
-    """All threads' cp.async of one trip fetch the two tiles that it multiplies."""
-    program = fixture_listing("gemm-sm80-triton3.6").entry
-    moved = [
-        found.bytes or 0
-        for item in program.instructions
-        if program.depth_of(item.index) == 1
-        and (found := access(item)) is not None
-        and found.copies
-    ]
-    threads = program.threads or 0
-    assert sum(moved) * threads == 2 * (128 * 32 + 32 * 128)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from asm_dumps import fixture_listing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,31 +48,6 @@ def test_split_operands_keeps_text(text: str) -> None:
 def test_threads(directives: dict[str, str], expected: int | None) -> None:
     """Threads are the product of the sizes, and unknown where these are no numbers."""
     assert AsmFunction("k", True, (), (), (), directives).threads == expected
-
-
-def test_depth_of_nested_loops() -> None:
-    """The load of the inner loop is at depth 2, the square root after it at depth 1."""
-    program = fixture_listing("nested-sm80-triton3.6").entry
-    depths = {item.opcode: program.depth_of(item.index) for item in program.instructions}
-    assert depths["ld.global.v4.b32"] == 2
-    assert depths["sqrt.approx.ftz.f32"] == 1
-    assert depths["st.global.v4.b32"] == 0
-
-
-def test_block_of_agrees_with_blocks() -> None:
-    """An instruction is in the block that block_of names."""
-    program = fixture_listing("ws_gemm-sm100-triton3.6").entry
-    for item in program.instructions:
-        block = program.blocks[program.block_of(item.index)]
-        assert block.start <= item.index < block.end
-
-
-def test_entry_is_the_kernel() -> None:
-    """A device function before the kernel is not taken for it."""
-    listing = fixture_listing("calls-sm80-triton3.6")
-    assert listing.entry.name == "calls"
-    assert [program.is_entry for program in listing.programs].count(True) == 1
-    assert len(listing.programs) == 2
 
 
 def test_no_entry() -> None:

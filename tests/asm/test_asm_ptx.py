@@ -23,41 +23,6 @@ def body(text: str) -> AsmFunction:
     return parse_ptx(f"{HEAD}.visible .entry k()\n{{\n{text}\n}}\n").entry
 
 
-def llvm_loops(text: str) -> dict[str, int]:
-    """Return the loops that LLVM names in its comments: depth by the header's label."""
-    found = {}
-    for match in re.finditer(r"^(\$L__BB\d+_\d+):(.*\n(?:\s*//.*\n)*)", text, re.MULTILINE):
-        depth = re.search(r"This (?:Inner )?Loop Header: Depth=(\d+)", match[2])
-        if depth:
-            found[match[1]] = int(depth[1])
-    return found
-
-
-def our_loops(program: AsmFunction) -> dict[str, int]:
-    """Return the loops we find in the same form; LLVM knows none inside inline assembly."""
-    found = {}
-    for loop in program.loops:
-        label = program.blocks[loop.header].label
-        assert label is not None
-        depth, parent = 1, loop.parent
-        while parent is not None:
-            depth, parent = depth + 1, program.loops[parent].parent
-        if label.startswith("$L__BB"):
-            found[label] = depth
-    return found
-
-
-@pytest.mark.parametrize("name", ptx_names())
-def test_loops_are_those_that_llvm_names(name: str) -> None:
-    """In every dump, headers and depths of loops equal those in LLVM's own comments."""
-    text = fixture_text(name)
-    expected = llvm_loops(text)
-    found = {}
-    for program in parse_ptx(text).programs:
-        found.update(our_loops(program))
-    assert found == expected
-
-
 @pytest.mark.parametrize("name", ptx_names())
 def test_instructions_are_those_of_the_text(name: str) -> None:
     """Each line of a dump that ends in a semicolon and is no directive is an instruction."""

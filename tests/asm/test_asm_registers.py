@@ -8,7 +8,6 @@ import pytest
 
 from asmtune.ir.asm.nvptx import registers
 from asmtune.ir.asm.program import Instruction
-from tests.asm.asm_dumps import fixture_listing, ptx_names
 
 
 def found(opcode: str, text: str, predicate: str | None = None) -> tuple[list[str], list[str]]:
@@ -75,16 +74,3 @@ def test_wgmma_adds_to_its_accumulators() -> None:
     text = "{%r1,%r2,%r3,%r4}, %rd1, %rd2, %p1, 1, 1, 0, 1"
     sums = ["%r1", "%r2", "%r3", "%r4"]
     assert found(opcode, text) == (sorted(["%p1", "%rd1", "%rd2", *sums]), sums)
-
-
-@pytest.mark.parametrize("name", ptx_names())
-def test_recorded_listings(name: str) -> None:
-    """In real code all registers of an instruction are read or written, and no others."""
-    for program in fixture_listing(name).programs:
-        for item in program.instructions:
-            read, written = registers(item)
-            named = re.findall(r"%[a-z]+\d+", f"{item.predicate or ''} {item.text}")
-            assert {*read, *written} == set(named)
-            # A result is the whole first operand or nothing of it.
-            first = re.findall(r"%[a-z]+\d+", item.operands[0]) if item.operands else []
-            assert written in ([], first)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from store_records import record, timed
 
-from asmtune.base import json_codec, json_text
+from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
@@ -266,7 +266,7 @@ def test_any_json_is_read_in_parts(
     monkeypatch: pytest.MonkeyPatch, part: int, encoding: str
 ) -> None:
     """Wherever the parts end, whatever the order, spaces and encoding, the same records come."""
-    monkeypatch.setattr(json_text, "_PART", part)
+    monkeypatch.setattr(json_codec, "_PART", part)
     one = record(1, kernel="pkg.größe")
     value = json.loads(interchange.dumps([one, record(2)], samples=True))
     backwards = dict(sorted(value.items(), reverse=True))
@@ -287,10 +287,10 @@ def test_what_is_json_does_not_depend_on_parts(
     monkeypatch: pytest.MonkeyPatch, part: int, text: str
 ) -> None:
     """Text is taken for the value that the parser of whole texts sees, or refused as it is."""
-    monkeypatch.setattr(json_text, "_PART", part)
+    monkeypatch.setattr(json_codec, "_PART", part)
 
     def in_parts() -> Any:
-        reader = json_text.JsonText(io.BytesIO(f"[{text}]".encode()))
+        reader = json_codec.JsonText(io.BytesIO(f"[{text}]".encode()))
         values = list(reader.items())
         reader.end()
         return values

@@ -7,9 +7,11 @@ text gives the same values everywhere.
 from __future__ import annotations
 
 import ast
+import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +24,6 @@ from asmtune.core.inputs.sizes import Sizes
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    Draw = Callable[[np.random.Generator, int, Mapping[str, float]], NDArray[np.int64]]
 
 MOST: Final = 1 << 24
 """Most elements that a pattern makes: 128 MiB while they are drawn."""
@@ -39,84 +39,78 @@ FORMS: Final = (
 _CALL: Final = re.compile(r"(?:(?P<dtype>[^:()]*):)?\s*(?P<name>[A-Za-z_]\w*)\s*\((?P<rest>.*)\)")
 
 
-def _lengths(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
+def _lengths(
+    rng: np.random.Generator, count: int, mean: float = 0.0, *, total: int | None = None
+) -> NDArray[np.int64]:
     """Draw lengths of 0 to about twice their mean, whose sum is the total."""
     import numpy as np
 
-    total = int(given["total"]) if "total" in given else round(given["mean"] * count)
+    whole = round(mean * count) if total is None else int(total)
     weights = rng.random(count)
-    ends = np.floor(np.cumsum(weights) / weights.sum() * total + 0.5).astype(np.int64)
-    ends[-1] = total
+    ends = np.floor(np.cumsum(weights) / weights.sum() * whole + 0.5).astype(np.int64)
+    ends[-1] = whole
     return np.diff(ends, prepend=0)
 
 
-def _ragged(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
+def _ragged(
+    rng: np.random.Generator, count: int, mean: float = 0.0, *, total: int | None = None
+) -> NDArray[np.int64]:
     import numpy as np
 
-    ends = np.cumsum(_lengths(rng, count, given))
-    return np.concatenate([np.zeros(1, np.int64), ends])
+    return np.concatenate(
+        [np.zeros(1, np.int64), np.cumsum(_lengths(rng, count, mean, total=total))]
+    )
 
 
-def _uniform(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
-    return rng.integers(int(given["low"]), int(given["high"]), count, endpoint=True)
+def _uniform(rng: np.random.Generator, count: int, low: int, high: int) -> NDArray[np.int64]:
+    return rng.integers(int(low), int(high), count, endpoint=True)
 
 
-def _zipf(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
+def _zipf(
+    rng: np.random.Generator, count: int, ids: int, *, exponent: float = 1.0
+) -> NDArray[np.int64]:
     """Draw ids below `ids`; the n-th is drawn as often as 1 / n**exponent says."""
     import numpy as np
 
-    shares = np.cumsum(np.arange(1, int(given["ids"]) + 1) ** -float(given.get("exponent", 1.0)))
+    shares = np.cumsum(np.arange(1, int(ids) + 1) ** -float(exponent))
     drawn = np.searchsorted(shares / shares[-1], rng.random(count), side="right")
     return np.minimum(drawn, len(shares) - 1)
 
 
-def _sparse(rng: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
+def _sparse(rng: np.random.Generator, count: int, share: float) -> NDArray[np.int64]:
     """Set the given share of flags, to the nearest whole number of them."""
     import numpy as np
 
     flags = np.zeros(count, np.int64)
-    flags[: round(given["share"] * count)] = 1
+    flags[: round(share * count)] = 1
     return rng.permutation(flags)
 
 
-def _permutation(rng: np.random.Generator, count: int, _: Mapping[str, float]) -> NDArray[np.int64]:
+def _permutation(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
     return rng.permutation(count)
 
 
-def _arange(_: np.random.Generator, count: int, __: Mapping[str, float]) -> NDArray[np.int64]:
+def _arange(_: np.random.Generator, count: int) -> NDArray[np.int64]:
     import numpy as np
 
     return np.arange(count)
 
 
-def _constant(_: np.random.Generator, count: int, given: Mapping[str, float]) -> NDArray[np.int64]:
+def _constant(_: np.random.Generator, count: int, value: int) -> NDArray[np.int64]:
     import numpy as np
 
-    return np.full(count, int(given["value"]))
+    return np.full(count, int(value))
 
 
-@dataclass(frozen=True)
-class _Form:
-    """A pattern: its function, its arguments after the count, and those that go by name only.
-
-    `extra` is how many more elements it makes than its count says.
-    """
-
-    draw: Draw
-    arguments: tuple[str, ...] = ()
-    named: tuple[str, ...] = ("seed",)
-    extra: int = 0
-
-
-_PATTERNS: Final[Mapping[str, _Form]] = {
-    "uniform": _Form(_uniform, ("low", "high")),
-    "ragged": _Form(_ragged, ("mean",), ("seed", "total"), extra=1),
-    "lengths": _Form(_lengths, ("mean",), ("seed", "total")),
-    "zipf": _Form(_zipf, ("ids",), ("seed", "exponent")),
-    "sparse": _Form(_sparse, ("share",)),
-    "permutation": _Form(_permutation),
-    "arange": _Form(_arange, (), ()),
-    "constant": _Form(_constant, ("value",), ()),
+_PATTERNS: Final[Mapping[str, Callable[..., Any]]] = {
+    "uniform": _uniform,
+    "ragged": _ragged,
+    "lengths": _lengths,
+    "zipf": _zipf,
+    "sparse": _sparse,
+    "permutation": _permutation,
+    "arange": _arange,
+    "constant": _constant,
 }
 _FRACTIONS: Final = frozenset({"share", "mean", "exponent"})
 _LEAST: Final = {"mean": 0, "total": 0, "ids": 1, "exponent": 0, "share": 0, "seed": 0}
@@ -179,7 +173,7 @@ class Pattern:
             if not len(drawn) or named:
                 raise self._error("it takes one whole number or more")
         else:
-            drawn = self._drawn(_PATTERNS[name], elements, positional, named)
+            drawn = self._drawn(name, elements, positional, named)
         if elements is not None and len(drawn) != elements:
             raise self._error(f"it makes {len(drawn):,} elements, and the tensor has {elements:,}")
         dtype = self.dtype or "i32"
@@ -189,36 +183,34 @@ class Pattern:
         if most > limit:
             raise self._error(f"it reaches {most:,}, and {dtype} ends at {limit:,}")
         width = np.dtype(f"i{bits // 8 or 1}")
-        return IndexValues(drawn.astype(width), f"the pattern {self.text}", len(drawn))
+        return IndexValues(drawn.astype(width), f"the pattern {self.text}")
 
     def _drawn(
-        self,
-        form: _Form,
-        elements: int | None,
-        positional: list[float],
-        named: dict[str, float],
+        self, name: str, elements: int | None, positional: list[float], named: dict[str, float]
     ) -> NDArray[np.int64]:
         import numpy as np
 
-        unknown = [key for key in named if key not in ("count", *form.arguments, *form.named)]
-        if unknown:
-            raise self._error(f"it takes no {unknown[0]}; the patterns are {FORMS}")
-        # A total stands for the mean.
-        expected = [key for key in ("count", *form.arguments) if key not in named]
-        if "total" in named and "mean" in expected:
-            expected.remove("mean")
-        if elements is not None and len(positional) == len(expected) - 1 and "count" in expected:
-            expected.remove("count")
-            named["count"] = elements - form.extra
-        if len(positional) != len(expected):
-            raise self._error(f"it takes {_counted(expected)}; the patterns are {FORMS}")
-        given = {**named, **dict(zip(expected, positional, strict=True))}
+        function, seed = _PATTERNS[name], named.pop("seed", 0)
+        self._check("seed", seed)
+        rng = np.random.default_rng(int(seed))
+        forms = [positional]
+        if elements is not None and "count" not in named:  # the tensor's size may stand for it
+            forms.append([elements - (name == "ragged"), *positional])
+        for values in forms:
+            with suppress(TypeError):
+                bound = inspect.signature(function).bind(rng, *values, **named)
+                given = {key: value for key, value in bound.arguments.items() if value is not rng}
+                if given.keys() & {"mean", "total"} or name not in ("ragged", "lengths"):
+                    break
+        else:
+            raise self._error(f"its arguments do not fit; the patterns are {FORMS}")
         for key, value in given.items():
             self._check(key, value)
         if given.get("low", 0) > given.get("high", math.inf):
             raise self._error(f"low is {given['low']}, above high, {given['high']}")
-        rng = np.random.default_rng(int(given.get("seed", 0)))
-        return form.draw(rng, int(given["count"]), given)
+        bound.arguments["count"] = int(given["count"])
+        drawn: NDArray[np.int64] = function(*bound.args, **bound.kwargs)
+        return drawn
 
     def _check(self, key: str, value: float) -> None:
         if not math.isfinite(value):
@@ -265,11 +257,6 @@ class Pattern:
 
     def _error(self, what: str) -> InputError:
         return InputError(f"{self.where}: {self.text!r}: {what}")
-
-
-def _counted(names: list[str]) -> str:
-    listed = f" ({', '.join(names)})" if names else ""
-    return f"{len(names)} argument{'' if len(names) == 1 else 's'} by place{listed}"
 
 
 def pattern_of(name: str, text: str, tensor: Any, numbers: Mapping[str, Any]) -> IndexValues:

@@ -167,7 +167,7 @@ def _index_tensor(
     import torch
 
     table = pattern.draw(None, numbers)
-    return torch.empty(table.elements, dtype=dtype, device="meta"), table
+    return torch.empty(len(table.values), dtype=dtype, device="meta"), table
 
 
 def with_patterns(problem: Problem, arguments: Sequence[str]) -> Problem:

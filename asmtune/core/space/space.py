@@ -15,7 +15,6 @@ from asmtune.core.config import (
     OPTION_AXES,
     OPTION_DEFAULTS,
     Config,
-    check_amd_option,
     check_option,
     check_types,
     storable,
@@ -73,10 +72,8 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     if name == "ir_override":
         raise SpaceError("ir_override is no axis: give the space as a list of configs")
     for value in unique:
-        if name in OPTION_AXES:
+        if name in OPTION_AXES or name in AMD_OPTIONS:
             check_option(name, value, f"axis {name!r} has")
-        elif name in AMD_OPTIONS:
-            check_amd_option(name, value, f"axis {name!r} has")
         elif isinstance(value, float) and not math.isfinite(value):
             raise SpaceError(f"axis {name!r} has {value!r}: expected finite numbers")
     return unique

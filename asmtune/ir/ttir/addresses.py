@@ -9,6 +9,7 @@ from typing import Final
 
 from asmtune.ir.ttir.arguments import Parameter
 from asmtune.ir.ttir.mlir_types import AXIS, DENSE, ORDER
+from asmtune.ir.ttir.operations import EvaluationStep, apply
 from asmtune.ir.ttir.plan import AXES, Flow, terminator
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import Body, Node
@@ -222,9 +223,21 @@ class AddressReader:
             return first
         if name in ("tt.expand_dims", "tt.trans"):
             return None if first is None else _moved(first, node)
+        if (folded := self._folded(node, value)) is not None:
+            return AddressSum(folded)
         if len(operands) != 2 or None in operands:
             return self._opaque(value)
         return self._pair(node, value, *operands)  # type: ignore[arg-type]
+
+    def _folded(self, node: Node, value: int) -> int | None:
+        """Return what a scalar operation gives on numbers that are all known; None otherwise."""
+        known = [self.value(one) for one in node.operands]
+        numbers = [one.known for one in known if one is not None and one == AddressSum(one.known)]
+        if not numbers or len(numbers) < len(known):
+            return None
+        step = EvaluationStep(node, self._tree.type_of(value), self._tree.type_of(node.operands[0]))
+        number = apply(step, list(numbers))
+        return number if isinstance(number, int) else None
 
     def _block(self, node: Node, value: int) -> AddressSum | None:
         """Return a block pointer that is made or moved, or where a descriptor starts."""

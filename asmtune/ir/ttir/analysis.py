@@ -246,8 +246,7 @@ class _Count:
         self._launch = launch.programs()
         self._counts = ExecutionCounts.of(plan)
         self._programs, corners = sample(call.grid, plan.axes, self._sample_size())
-        is_sample = any(table.is_sample for table in launch.tables.values())
-        self._sampled = bool(corners) or is_sample
+        self._sampled = bool(corners)
         machine = ProgramEvaluator(plan, self._launch, self._counts)
         room = max(16, TRIP_BUDGET // len(self._programs))
         blocks = BLOCKS // len(self._programs)
@@ -255,9 +254,8 @@ class _Count:
             machine.run(program, 1.0, room, blocks)
         for program in corners:
             machine.run(program, 0.0, room, blocks)
-        self._extents = Extents(
-            plan.flow, AddressReader(plan.flow, self._parameters, call.grid), call.grid
-        )
+        self._reader = AddressReader(plan.flow, self._parameters, call.grid)
+        self._extents = Extents(plan.flow, self._reader, call.grid)
         self._runs = self._spread()
         self._correct_unknown_trips()
 
@@ -323,7 +321,7 @@ class _Count:
         return self._plan.tree.enclosing_loop(home), line, self._runs[home.index]
 
     def _accesses(self) -> tuple[MemoryAccess, ...]:
-        strides = Strides(self._plan, self._launch)
+        strides = Strides(self._plan, self._reader)
         accesses = []
         for operation in self._operations:
             if self._placement.is_live(operation.node):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from asmtune.ir.ttir.evaluate import ProgramArguments
+from asmtune.ir.ttir.addresses import AddressReader
 from asmtune.ir.ttir.memory import MemoryOperation, mask_of
 from asmtune.ir.ttir.mlir_types import AXIS, DENSE, ORDER
-from asmtune.ir.ttir.operations import EvaluationStep, apply
 from asmtune.ir.ttir.plan import EvaluationPlan
-from asmtune.ir.ttir.scalars import Unknown, Value, constant
+from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import Body, Node
 
 
@@ -56,11 +55,10 @@ _MAX_DEPTH: Final = 200
 class Strides:
     """Computes strides of tiles in memory, known where a launch's arguments determine them."""
 
-    def __init__(self, plan: EvaluationPlan, launch: ProgramArguments) -> None:
+    def __init__(self, plan: EvaluationPlan, reader: AddressReader) -> None:
         self._plan = plan
-        self._launch = launch
+        self._reader = reader
         self._known: dict[int, Steps] = {}
-        self._scalars: dict[int, Value] = {}
         self._depth = 0
 
     def of(self, operation: MemoryOperation) -> Steps:
@@ -211,29 +209,8 @@ class Strides:
         return self._uniform(owner.operands[0]) if owner.name in _KEEPING else None
 
     def _number(self, value: int) -> int | None:
-        number = self._scalar(value)
-        return number if isinstance(number, int) else None
-
-    def _scalar(self, value: int) -> Value:
-        if value not in self._scalars:
-            self._scalars[value] = Unknown("a cycle")
-            self._scalars[value] = self._evaluate(value)
-        return self._scalars[value]
-
-    def _evaluate(self, value: int) -> Value:
-        owner, place = self._plan.tree.sources[value]
-        if isinstance(owner, Body):
-            if owner is self._plan.tree.blocks[0]:
-                return self._launch.values.get(place, Unknown("no value"))
-            return Unknown("a loop's")
-        if owner.name == "arith.constant":
-            number = constant(owner.text)
-            return Unknown("no number") if number is None else number
-        if not owner.operands or owner.regions or len(self._scalars) > _MAX_DEPTH:
-            return Unknown("no number")
-        tree = self._plan.tree
-        step = EvaluationStep(owner, tree.type_of(value), tree.type_of(owner.operands[0]))
-        return apply(step, [self._scalar(operand) for operand in owner.operands])
+        number = self._reader.value(value)
+        return None if number is None or number.terms else number.known
 
 
 def _first(node: Node) -> tuple[int, ...] | None:

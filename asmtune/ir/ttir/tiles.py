@@ -34,10 +34,6 @@ class IndexTable(Protocol):
     def source(self) -> str:
         """Return where the elements come from, in words."""
 
-    @property
-    def is_sample(self) -> bool:
-        """Return whether some elements stand for others."""
-
     def item(self, offset: int) -> int | None:
         """Return one element; None if it lies outside."""
 
