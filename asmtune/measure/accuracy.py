@@ -3,7 +3,7 @@
 The relative error of an element is |o - r| / max(|r|, RMS of r). The plain quotient |o - r| / |r|
 is unbounded near zeros of the reference: where terms cancel, a correct kernel has any quotient. The
 error of a sum scales with its terms (Higham, Accuracy and Stability of Numerical Algorithms, 4.2),
-for which the RMS of the reference stands here. Where the reference is all zeros, the RMS of the
+for which the RMS of the reference is taken here. Where the reference is all zeros, the RMS of the
 output takes its place.
 
 An ULP is 2^(max(e, e_min) - m) of the reference: e is its exponent, m and e_min are the bits and
@@ -50,7 +50,7 @@ class AccuracyStats:
         max_rel: largest relative error, as the module defines it.
         mean_rel: mean of the relative error.
         p50: quantile of the relative error: the least value that this share of the elements does
-            not exceed, or up to 0.2% more; likewise `p90`, `p99`, and `p999` of 99.9%.
+            not exceed, or up to 0.2% more; so are `p90`, `p99`, and `p999` of 99.9%.
         max_ulps: largest |o - r| in ULPs.
         p99_ulps: quantile of |o - r| in ULPs.
         rms_share: RMS of o - r over RMS of r.
@@ -123,7 +123,7 @@ class Bound:
         """Parse limits as the command line has them, such as "p99=3e-2,clip=0.03".
 
         Raises:
-            InputError: a name is no limit's or stands twice, or a value is none.
+            InputError: a name is unknown or given twice, or a value is no limit.
         """
         limits, known = parse_assignments(text, "accuracy"), [limit.name for limit in fields(cls)]
         if unknown := sorted(limits.keys() - known):

@@ -92,7 +92,7 @@ def nameless_file(nbytes: int) -> int:
 
 
 def require_host(length: int, what: str) -> None:
-    """Check that the host has room for so many bytes.
+    """Check that the host has room for a number of bytes.
 
     Raises:
         MemoryShortError: it has not.
@@ -125,12 +125,12 @@ def allocated(length: int, device: Any, leave: int = 0) -> tuple[Any, bool]:
 
 
 def has_room(device: Any, length: int) -> bool:
-    """Return whether a device has room for so many bytes, and for kernels and comparisons."""
+    """Return whether a device has room for bytes beside those of kernels and comparisons."""
     return device.type != "cuda" or length + RESERVE_BYTES <= free_bytes(device)
 
 
 def require_device(index: int | None, length: int, what: str) -> None:
-    """Check that another process has room for so many bytes on a CUDA device.
+    """Check that another process has room for a number of bytes on a CUDA device.
 
     Where it has not, PyTorch's cache goes back to the driver first.
 

@@ -1,6 +1,6 @@
 """`BackgroundCompiler`: compiles the next batch while the GPU times the last one.
 
-Of a short list the batch is all of it, and verdicts are collected as they come.
+A short list is one batch, whose verdicts are collected as they come.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""
 
 PATIENCE: Final = 4.0
-"""Factor of the time of that share, and at least `LEAST_S`, to wait for stragglers. Of a batch of
+"""Factor of the time of that share, and at least `LEAST_S`, to wait for stragglers. In a batch of
 softmax configs on an H200 machine all but one took 0.5 s, and that one more than 30."""
 
 LEAST_S: Final = 2.0
@@ -205,7 +205,7 @@ class BackgroundCompiler:
     def collect(self) -> list[Verdict]:
         """Wait for the current batch and return its verdicts in order ([] if none was started).
 
-        Of a short list, wait for the next ones; [] when all were returned.
+        For a short list, wait for the next ones; return [] when all were returned.
 
         Raises:
             ProblemError: arguments and config do not fit the kernel.

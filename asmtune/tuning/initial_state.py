@@ -161,7 +161,7 @@ is compiled after the sketches: compiling all takes no more than one round of co
 
 
 def is_short(count: int, effort: Effort, jobs: int) -> bool:
-    """Return whether so many configs are all compiled at once, by so many workers.
+    """Return whether `count` configs are all compiled at once by `jobs` workers.
 
     Nothing is sketched, and no model chooses: a first batch would be all or nearly all of them.
     """
@@ -171,7 +171,7 @@ def is_short(count: int, effort: Effort, jobs: int) -> bool:
 class FirstRanking:
     """Ranks a space before compiling: at once for the first batch, and better while that compiles.
 
-    Of a large space a sample is sketched first, and a thread sketches the rest of the best. Another
+    A sample of a large space is sketched first, and a thread sketches the rest of the best. Another
     thread loads the scorer.
 
     Attributes:
@@ -194,7 +194,7 @@ class FirstRanking:
         return None if self._rounds is None else self._wait
 
     def sketch(self, funnel: Funnel, configs: Sequence[Config], effort: Effort) -> None:
-        """Sketch all configs, or of a large space a sample, and load the scorer meanwhile."""
+        """Sketch all configs, or a sample of a large space, while the scorer is loaded."""
         front = self.front
         ready = self._threads.submit(self._scorer.prepare)
         most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
@@ -252,39 +252,26 @@ def first_ranking(
 ) -> FirstRanking:
     """Judge each config before compiling: by its sketch where that is worth it, else by rules.
 
-    Of a large space the best by tile arithmetic are judged, and those that are `wanted`.
+    In a large space, the best by tile arithmetic and the `wanted` ones are judged.
     """
-    ranking = FirstRanking(front, funnel.scorer)
-    with ExitStack() as stack:
-        stack.callback(ranking.close)
-        _judge(ranking, funnel, configs, effort, wanted)
-        stack.pop_all()
-    return ranking
-
-
-def _judge(
-    ranking: FirstRanking,
-    funnel: Funnel,
-    configs: Sequence[Config],
-    effort: Effort,
-    wanted: Iterable[Config],
-) -> None:
-    front = ranking.front
     sketches = (
         effort.strategy == "model"
         and not is_short(len(configs), effort, front.workers.jobs)
         and funnel.scorer.ranks_before_compiling
     )
-    if sketches:
-        configs = narrowed(front, configs, MOST_SKETCHES, wanted).configs
-    if sketches and can_sketch(front.target):
-        ranking.sketch(funnel, configs, effort)
-        return
-    estimates = estimated(front, configs) if sketches else Unread("not sketched")
-    if isinstance(estimates, Unread):
-        ranking.verdicts = [front.by_rules(config) for config in configs]
-    else:
-        ranking.verdicts = estimates
+    ranking = FirstRanking(front, funnel.scorer)
+    with ExitStack() as stack:
+        stack.callback(ranking.close)
+        if sketches:
+            configs = narrowed(front, configs, MOST_SKETCHES, wanted).configs
+        if sketches and can_sketch(front.target):
+            ranking.sketch(funnel, configs, effort)
+        elif sketches and not isinstance(found := estimated(front, configs), Unread):
+            ranking.verdicts = found
+        else:
+            ranking.verdicts = [front.by_rules(config) for config in configs]
+        stack.pop_all()
+    return ranking
 
 
 def known_to(

@@ -45,7 +45,7 @@ class TuningRequest:
         space: the configs; files that they name are copied, see `pinned_space`.
         choices: how to tune, by keyword, as `TuneOptions.of` takes them; those count that a
             config depends on.
-        reference: the kernel module's name or file, for the trace; None where there is none.
+        reference: the kernel module's name or file, for the trace; None without a module.
     """
 
     problem: Problem
@@ -80,7 +80,7 @@ class TuningRequest:
         return self.space.configs(**self.problem.shape)
 
     def own(self, stored: Config) -> Config | None:
-        """Return the space's own config that equals a stored one; warn once where there is none.
+        """Return the space's own config that equals a stored one; warn once if no config equals it.
 
         A store holds what others have written. Only a config of the space is launched, with the
         space's own hook and the user's own file of hand-edited IR, which its name holds a digest

@@ -46,7 +46,7 @@ _UNSAVED: Final = Failure(
 class BenchTimer:
     """Times verdicts of one problem; the default config first, since it gives the reference.
 
-    `watch` is called with every outcome as soon as it is known. `covers` tells whether the bench
+    `watch` is called with every outcome as soon as it is known. `covers` says whether the bench
     saves and checks all that a config may write, `slots` where its programs write. `measurements`
     holds timings of all trials by config; earlier runs' may be put there.
     """
@@ -240,7 +240,7 @@ class Stages:
         return decision
 
     def _alternatives(self, finalists: Sequence[Verdict]) -> list[Verdict]:
-        """Return the user's functions, each as one that stands in a finalist's place."""
+        """Return the user's functions, each in the place of a finalist."""
         return [
             replace(base, config=base.config.with_alternative(name))
             for base in finalists[:1]

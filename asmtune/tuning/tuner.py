@@ -16,6 +16,7 @@ from asmtune.base.errors import (
     AsmtuneError,
     CompileError,
     CompileLimitError,
+    ForeignWriteError,
     MeasureError,
     UnreadableError,
 )
@@ -53,7 +54,7 @@ from asmtune.tuning.request import (
     with_own_values,
 )
 from asmtune.tuning.session import Opener, Session
-from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession, guarded_search
+from asmtune.tuning.unranked import UnrankedFunnel, UnrankedSession
 
 _READ: Final = "cuda"
 """The backend whose machine code is read and launched."""
@@ -255,7 +256,7 @@ class Tuner:
         return self._leased(request, force=True, beside=beside)
 
     def with_listener(self, listener: TuningListener) -> Self:
-        """Make the same tuner, which tells a listener how far it is."""
+        """Make the same tuner, which reports its progress to a listener."""
         return replace(self, listener=listener, funnel=replace(self.funnel, progress=listener))
 
     def _searched(self, request: TuningRequest) -> TuningResult:
@@ -265,10 +266,12 @@ class Tuner:
                 return self._session(request).run(request)
         except UnreadableError as error:
             reason = str(error) if isinstance(error, CompileLimitError) else self.unread
-            result = guarded_search(self._unranked(reason), request)
-            if result is None:
+            try:
+                return self._unranked(reason).run(request)
+            except ForeignWriteError:
+                raise
+            except (CompileError, MeasureError):
                 raise CompileError(str(error)) from error
-            return result
 
     def _unranked(self, reason: str) -> UnrankedSession:
         jobs = self.funnel.settings.jobs

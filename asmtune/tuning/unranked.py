@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from asmtune.base.errors import CompileError, ForeignWriteError, MeasureError, ParseError
+from asmtune.base.errors import CompileError, MeasureError, ParseError
 from asmtune.base.settings import Settings
 from asmtune.base.text import user_stacklevel
 from asmtune.compile.load import LoadedLaunch, launch_values
@@ -66,7 +66,7 @@ class UnrankedSession:
             the others have no effect here.
         jobs: compiles at once.
         reason: why nothing is ranked, for the notice.
-        listener: told of what is compiled and timed.
+        listener: gets the progress of compiles and timings.
     """
 
     options: TuneOptions
@@ -267,7 +267,7 @@ _notified: set[tuple[str, str]] = set()
 
 def _notify(device: str, reason: str, configs: int) -> None:
     """Warn that nothing is ranked, once a process for a device and a reason."""
-    kind = device, reason.partition(":")[0]  # after it stands the config that failed first
+    kind = device, reason.partition(":")[0]  # the config that failed first follows it
     if kind in _notified:
         return
     _notified.add(kind)
@@ -278,13 +278,3 @@ def _notify(device: str, reason: str, configs: int) -> None:
         UnrankedWarning,
         stacklevel=user_stacklevel(),
     )
-
-
-def guarded_search(session: UnrankedSession, request: TuningRequest) -> TuningResult | None:
-    """Tune without ranking; None where Triton can run no config either."""
-    try:
-        return session.run(request)
-    except ForeignWriteError:
-        raise
-    except (CompileError, MeasureError):
-        return None

@@ -18,7 +18,10 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware import driver, shipped
 from asmtune.core.hardware.shipped import TargetWarning, load_target, match_device
+from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.predict.prune.front import Front, failed
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.tuning import tuner, unranked
 from asmtune.tuning.options import TuneOptions
@@ -78,8 +81,6 @@ def test_no_launch_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def _record(request: TuningRequest) -> Any:
-    from asmtune.core.records.tuned import Measurement, TuneRecord
-
     timing = Measurement(BEST, 2.0, 1.9, 2.1, (2.0,))
     return TuneRecord(request.key, BEST, (timing,), request.expected)
 
@@ -242,19 +243,24 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> TritonStandIn:
     return made
 
 
-def unknown_tuner(folder: Path) -> Tuner:
+def unknown_tuner(folder: Path, **choices: Any) -> Tuner:
     """A tuner of a device that nothing is known of."""
-    settings = Settings(cache_dir=folder, jobs=2)
-    return Tuner.open(UNKNOWN, TuneOptions.of({"effort": "quick"}), settings)
+    options = TuneOptions.of({"effort": "quick", **choices})
+    return Tuner.open(UNKNOWN, options, Settings(cache_dir=folder, jobs=2))
+
+
+def unranked_run(tuning: Tuner, match: str = "", made: Problem | None = None) -> TuningResult:
+    """Tune with a warning that nothing is ranked."""
+    with pytest.warns(UnrankedWarning, match=match):
+        return resolved(tuning, made=made)
 
 
 def test_everything_is_timed_where_nothing_is_known(
     stand_in: TritonStandIn, tmp_path: Path
 ) -> None:
     """Each config is compiled once and timed once, the fastest wins, and one notice says so."""
-    made = problem()
-    with pytest.warns(UnrankedWarning, match="NVIDIA H200: no descriptor .*all 20 are compiled"):
-        result = resolved(unknown_tuner(tmp_path), made=made)
+    made, told = problem(), "NVIDIA H200: no descriptor .*all 20 are compiled"
+    result = unranked_run(unknown_tuner(tmp_path), told, made)
     assert result.record.winner == BEST
     assert len(result.record.measurements) == 20
     assert sorted(stand_in.compiled) == sorted(set(stand_in.compiled)) == sorted(stand_in.timed)
@@ -267,23 +273,17 @@ def test_everything_is_timed_where_nothing_is_known(
 
 
 def test_configs_that_fail_are_left_out(stand_in: TritonStandIn, tmp_path: Path) -> None:
-    """What does not compile is a failure of the record, and stops nothing."""
+    """What does not compile, or has no grid, is a failure of the record, and stops nothing."""
     stand_in.fails = (1024,)
-    with pytest.warns(UnrankedWarning):
-        result = resolved(unknown_tuner(tmp_path))
-    assert result.record.winner.kwargs["BLOCK"] != 1024
-    assert [failure.kind for _, failure in result.record.failures] == ["compiler"] * 4
-
-
-def test_a_config_without_a_grid_is_left_out(stand_in: TritonStandIn, tmp_path: Path) -> None:
-    """A grid that cannot be launched is the failure of its config, where nothing is ranked, too."""
+    record = unranked_run(unknown_tuner(tmp_path)).record
+    assert record.winner.kwargs["BLOCK"] != 1024
+    assert [failure.kind for _, failure in record.failures] == ["compiler"] * 4
+    stand_in.fails = ()
     sizes = lambda v: (v["n"] // v["BLOCK"] * (v["BLOCK"] != 256),)  # noqa: E731
     made = replace(problem(), grid=sizes)
-    with pytest.warns(UnrankedWarning):
-        result = resolved(unknown_tuner(tmp_path), made=made)
-    assert result.record.winner == BEST
-    assert {config.kwargs["BLOCK"] for config, _ in result.record.failures} == {256}
-    assert stand_in.timed
+    record = resolved(unknown_tuner(tmp_path, force=True), made=made).record
+    assert record.winner == BEST
+    assert {config.kwargs["BLOCK"] for config, _ in record.failures} == {256}
 
 
 def test_no_memory_for_copies_stops_nothing(
@@ -295,22 +295,15 @@ def test_no_memory_for_copies_stops_nothing(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried\nand more")
 
     monkeypatch.setattr(unranked, "preserved", refuse)
-    with pytest.warns(
-        UnrankedWarning, match=r"add: .* not restored .*: CUDA out of memory\. Tried$"
-    ):
-        result = resolved(unknown_tuner(tmp_path))
-    assert result.record is not None
-    assert stand_in.timed
+    told = r"add: .* not restored .*: CUDA out of memory\. Tried$"
+    assert unranked_run(unknown_tuner(tmp_path), told).record.winner == BEST
 
 
 def test_nothing_that_compiles_is_an_error(stand_in: TritonStandIn, tmp_path: Path) -> None:
     """Where Triton compiles no config either, its own message is told."""
     stand_in.fails = (128, 256, 512, 1024, 2048)
-    with (
-        pytest.warns(UnrankedWarning),
-        pytest.raises(CompileError, match=r"of 20 the first fails with .*out of registers"),
-    ):
-        resolved(unknown_tuner(tmp_path))
+    with pytest.raises(CompileError, match=r"of 20 the first fails with .*out of registers"):
+        unranked_run(unknown_tuner(tmp_path))
 
 
 @pytest.mark.slow(seconds=3)
@@ -331,16 +324,13 @@ def test_what_asmtune_cannot_compile_or_read_is_tuned_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A compiler whose output is not known, that does not start, or is slow, stops no launch."""
-    from asmtune.predict.prune.front import Front, failed
 
     def verdicts(self: Front, configs: Any, moment: str, known: Any, *_: Any) -> Any:
         return [failed(config, Failure(stage, kind, "line 1: unknown")) for config in configs]
 
     monkeypatch.setattr(Front, "verdicts", verdicts)
     tuning = ranked_workshop(tmp_path, HostMachine())
-    with pytest.warns(UnrankedWarning, match=f"NVIDIA H200: {told}"):
-        result = resolved(tuning)
-    assert result.record.winner == BEST
+    assert unranked_run(tuning, f"NVIDIA H200: {told}").record.winner == BEST
     stand_in.fails = (128, 256, 512, 1024, 2048)
     with pytest.raises(CompileError, match="no config of add can run on H200") as caught:
         resolved(tuning, made=problem(640))
@@ -351,13 +341,9 @@ def test_a_backend_without_a_reader_is_not_ranked(
     stand_in: TritonStandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A described device whose machine code cannot be launched here is tuned by Triton alone."""
-    from dataclasses import replace
-
     target = replace(load_target("H200"), name="M", backend="hip", arch="gfx942")
     monkeypatch.setattr(tuner, "match_device", lambda _: target)
-    with pytest.warns(UnrankedWarning, match="machine code of backend hip is not read"):
-        result = resolved(unknown_tuner(tmp_path))
-    assert result.record is not None
+    unranked_run(unknown_tuner(tmp_path), "machine code of backend hip is not read")
     assert len(stand_in.timed) == 20
 
 
@@ -372,9 +358,7 @@ def test_an_amd_gpu_is_tuned_by_triton(
     monkeypatch.setattr(driver, "_asked", lambda _: pytest.fail("a CUDA driver was asked"))
     opened = Tuner.open(name, TuneOptions.of({}), Settings(cache_dir=tmp_path, jobs=1))
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # the tensors are the host's
-    with pytest.warns(UnrankedWarning):
-        result = resolved(opened)
-    assert result.record.winner == BEST
+    assert unranked_run(opened).record.winner == BEST
     assert len(stand_in.timed) == 20
 
 
@@ -386,17 +370,13 @@ def test_hooks_run_around_each_launch(stand_in: TritonStandIn, tmp_path: Path) -
         called.append("after" if exception is None else "failed")
         assert values["n"] == 4096
 
-    options = TuneOptions.of(
-        {
-            "effort": "quick",
-            "pre_hook": lambda _, reset_only=False: called.append("reset" * reset_only),
-            "post_hook": after,
-            "do_bench": lambda call, quantiles: stand_in.clock(call, quantiles)[0],
-        }
+    opened = unknown_tuner(
+        tmp_path,
+        pre_hook=lambda _, reset_only=False: called.append("reset" * reset_only),
+        post_hook=after,
+        do_bench=lambda call, quantiles: stand_in.clock(call, quantiles)[0],
     )
-    opened = Tuner.open(UNKNOWN, options, Settings(cache_dir=tmp_path, jobs=1))
-    with pytest.warns(UnrankedWarning):
-        resolved(opened)
+    unranked_run(opened)
     assert called == ["", "after"] * 20 + ["reset"]
 
 
@@ -404,10 +384,7 @@ def test_no_function_is_timed_where_outputs_are_not_checked(
     stand_in: TritonStandIn, tmp_path: Path
 ) -> None:
     """One that writes nothing would win; the result says that it was left out."""
-    maker = unknown_tuner(tmp_path)
-    maker.options = TuneOptions.of({"effort": "quick", "alternatives": {"none": lambda *_: None}})
-    with pytest.warns(UnrankedWarning):
-        result = resolved(maker)
+    result = unranked_run(unknown_tuner(tmp_path, alternatives={"none": lambda *_: None}))
     assert len(stand_in.timed) == 20
     assert result.record.winner == BEST
     assert "no alternative was timed" in result.remark
@@ -417,17 +394,11 @@ def test_foreign_writes_are_not_timed_there_either(stand_in: TritonStandIn, tmp_
     """Triton's IR tells them, on a device that nothing is known of too; restore= is obeyed."""
     values = {"table_ptr": pointer(I64), "x_ptr": pointer(), "n": 64, "BLOCK": 16}
     stand_in.ttir = lower(foreign_kernels.by_arithmetic, **values)
-    maker, called = unknown_tuner(tmp_path), []
-    with (
-        pytest.warns(UnrankedWarning),
-        pytest.raises(ForeignWriteError, match=r"foreign_kernels\.py:"),
-    ):
-        resolved(maker)
+    with pytest.raises(ForeignWriteError, match=r"foreign_kernels\.py:"):
+        unranked_run(unknown_tuner(tmp_path))
     assert stand_in.timed == []
-    maker.options = TuneOptions.of({"effort": "quick", "restore": called.append})
-    assert resolved(maker).record is not None
-    assert len(stand_in.timed) == 20
-    assert len(called) == 21
+    called: list[Any] = []
+    assert resolved(unknown_tuner(tmp_path, restore=called.append)).record is not None
+    assert (len(stand_in.timed), len(called)) == (20, 21)
     stand_in.ttir = "no IR"
-    maker.options = TuneOptions.of({"effort": "quick", "force": True})
-    assert resolved(maker).record is not None
+    assert resolved(unknown_tuner(tmp_path, force=True)).record is not None

@@ -21,6 +21,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
+from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.measure.timing.statistics import summarise
 from asmtune.predict.prune import arithmetic
 from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.front import Front
@@ -33,7 +35,7 @@ from asmtune.triton_api.compiler import Toolchain
 from asmtune.tuning import background_compiler, initial_state, session
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Model
-from asmtune.tuning.stages import BenchTimer
+from asmtune.tuning.stages import BenchTimer, FinalDecision, decide
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -394,3 +396,33 @@ def test_nothing_that_can_run(tmp_path: Path) -> None:
     with pytest.raises(MeasureError, match="no config of add can run"):
         resolved(wrong)
     assert wrong.store.records() == []
+
+
+def test_an_alternative_is_named_for_the_best_config() -> None:
+    """It wins where it is faster than each config; a config that is as fast wins in its place."""
+    slow, fast = DEFAULT, Config({"BLOCK": 512, "FLAW": 0}, num_warps=4)
+    vendor, broken = (slow.with_alternative(name) for name in ("vendor", "broken"))
+    costs = {slow: 10.0, fast: 20.0}
+    finalists = [
+        Verdict(config, kept=True, features={"regs_per_thread": costs.get(config, 0.0)})
+        for config in (slow, fast, vendor, broken)
+    ]
+
+    def decided(*times: float) -> FinalDecision:
+        outcomes = [
+            (verdict.config, summarise(verdict.config, [us * (1 + n / 1e4) for n in range(20)]))
+            for verdict, us in zip(finalists, times, strict=False)
+        ]
+        failure = Failure("check", "wrong_output", "it differs")
+        return decide(finalists, [*outcomes, (broken, failure)], TimingPolicy())
+
+    won = decided(12.0, 10.0, 5.0)
+    assert won.winner.config == fast.with_alternative("vendor")
+    assert won.winner.median_us == pytest.approx(5.0, rel=1e-3)
+    named = [fast.with_alternative(name) for name in ("vendor", "broken")]
+    assert [config for config, _ in won.outcomes] == [slow, fast, *named]
+    assert [getattr(o, "config", None) for _, o in won.outcomes] == [slow, fast, named[0], None]
+    assert decided(12.0, 10.0, 10.0).winner.config == fast
+    assert decided(10.0, 10.0, 10.0).winner.config == slow, "fewer registers win a tie"
+    with pytest.raises(MeasureError, match="no finalist could be timed"):
+        decided()

@@ -349,17 +349,19 @@ def unpack_arguments(shared: Mapping[str, Any]) -> dict[str, Any]:
 
         mapped = mmap.mmap(shared["file"], shared["nbytes"], access=mmap.ACCESS_COPY)
         source = torch.frombuffer(mapped, dtype=torch.uint8)
-        memory = [_place(region, source) for region in shared["regions"]]
+        for region in shared["regions"]:
+            content = source[region["at"] : region["at"] + region["bytes"]]
+            pinned = bool(region["pinned"])
+            memory.append(placed(content, region["first"], region["device"], pinned=pinned))
     return {name: restore(value, memory) for name, value in shared["described"].items()}
 
 
-def _place(region: Mapping[str, Any], source: Any) -> SharedRegion:
-    """Copy a region to memory where its addresses are the same modulo the alignment."""
+def placed(content: Any, first: int, device: Any, *, pinned: bool) -> SharedRegion:
+    """Copy bytes of an address to memory with the same address modulo the alignment."""
     import torch
 
-    size, pinned = int(region["bytes"]) + _ALIGNMENT, bool(region["pinned"])
-    buffer = torch.empty(size, dtype=torch.uint8, device=region["device"], pin_memory=pinned)
-    lead = (region["first"] - buffer.data_ptr()) % _ALIGNMENT
-    held = source[region["at"] : region["at"] + region["bytes"]]
-    buffer[lead : lead + region["bytes"]].copy_(held)
-    return SharedRegion(buffer, lead - region["first"])
+    size = content.numel()
+    buffer = torch.empty(size + _ALIGNMENT, dtype=torch.uint8, device=device, pin_memory=pinned)
+    lead = (first - buffer.data_ptr()) % _ALIGNMENT
+    buffer[lead : lead + size].copy_(content)
+    return SharedRegion(buffer, lead - first)

@@ -25,7 +25,7 @@ class BenchGpu:
         place: PyTorch's type of the device.
 
     Raises:
-        MeasureError: there is none.
+        MeasureError: PyTorch finds no CUDA device.
     """
 
     place = "cuda"
@@ -135,7 +135,7 @@ def environment(index: int | None) -> Mapping[str, str]:
     """Return this process's environment, changed so that a child sees one GPU only.
 
     Raises:
-        InputError: there are not so many.
+        InputError: this process sees fewer GPUs.
     """
     name, variables = "CUDA_VISIBLE_DEVICES", dict(os.environ)
     if index is not None:

@@ -90,7 +90,7 @@ def _cloned(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """Holds what the user says of a kernel's arguments; the IR tells the rest.
+    """Holds what the user says of a kernel's arguments; the rest follows from the IR.
 
     Attributes:
         check: whether outputs are compared; the arguments are restored in any case.

@@ -110,7 +110,7 @@ def _workspace(
         rest = [pair for pair in pairs if pair[0] is not slot]
         if all(a.count == b.count or _rest_alike(a, b, units) for a, b in rest):
             candidates.append((slot.index, layout, base_layout))
-    # Where groups lie elsewhere, so do the groups of groups: the innermost index tells.
+    # Where groups lie elsewhere, so do the groups of groups: the innermost index decides.
     moved = [found for found in candidates if found[1].count == found[2].count]
     candidates = [found for found in candidates if found not in moved] or moved[:1]
     if len(candidates) != 1:

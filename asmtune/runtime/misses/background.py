@@ -27,7 +27,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError, MemoryShortError
 from asmtune.base.text import amount
-from asmtune.measure.bench.argument_codec import Packing, SharedRegion, StorageRange, restore
+from asmtune.measure.bench.argument_codec import (
+    Packing,
+    StorageRange,
+    placed,
+    restore,
+)
 from asmtune.measure.memory import PROCESS_BYTES, RESERVE_BYTES, free_bytes
 from asmtune.triton_api.user_state import outside
 from asmtune.tuning.listener import TuningListener
@@ -35,7 +40,6 @@ from asmtune.tuning.listener import TuningListener
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
 
-_ALIGNMENT: Final = 512  # of PyTorch's CUDA allocator; no specialisation asks for more
 _MEMORY: Final = frozenset({"tensor", "wrapper"})
 
 
@@ -58,7 +62,10 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
         if _has_memory(form):
             encodings[name] = form
     _require_room(packing.regions.values())
-    memory = [_copy(region) for region in packing.regions.values()]
+    memory = [
+        placed(region.content, region.first, region.whole.device, pinned=region.pinned)
+        for region in packing.regions.values()
+    ]
     return {**arguments, **{name: restore(form, memory) for name, form in encodings.items()}}
 
 
@@ -83,19 +90,6 @@ def _has_memory(form: Any) -> bool:
     return isinstance(form, dict) and any(
         kind in _MEMORY or _has_memory(inner) for kind, inner in form.items()
     )
-
-
-def _copy(region: StorageRange) -> SharedRegion:
-    import torch
-
-    whole, size = region.whole, region.end - region.first
-    skipped = region.first - whole.data_ptr()
-    buffer = torch.empty(
-        size + _ALIGNMENT, dtype=torch.uint8, device=whole.device, pin_memory=region.pinned
-    )
-    lead = (region.first - buffer.data_ptr()) % _ALIGNMENT
-    buffer[lead : lead + size].copy_(whole[skipped : skipped + size])
-    return SharedRegion(buffer, lead - region.first)
 
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED

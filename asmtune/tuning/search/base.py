@@ -25,7 +25,7 @@ class Limits:
     Attributes:
         seconds: wall clock, from the start of the loop.
         compiles: configs compiled, those that fail among them; None for no limit.
-        timings: configs tried on the GPU, likewise.
+        timings: configs tried on the GPU; None for no limit.
         finalists: number of the fastest configs that are timed again at the end.
     """
 
@@ -74,7 +74,7 @@ class Proposal:
         configs: best first; none where it is not worth it.
         gain: expected gain, as a share of the best time so far; None where
             the strategy has no expectation.
-        reason: why there are none.
+        reason: why no config is proposed.
         as_they_come: whether each is timed as soon as it is compiled, and not with its batch.
     """
 
@@ -118,7 +118,7 @@ class Compiler(Protocol):
     def collect(self) -> Sequence[Verdict]:
         """Wait for the batch. It may hold configs that were not asked for: they join the space.
 
-        Of a batch that is timed as it comes, wait for the next of it; none when it is done.
+        For a streamed batch, wait for its next verdicts; return an empty list at the end.
         """
 
 
@@ -131,7 +131,7 @@ class TrialTimer(Protocol):
 
 Place = tuple[int, ...]
 
-_OPTION_NAMES: Final = (*OPTION_AXES, "ir_override")  # no other axis tells files of edited IR apart
+_OPTION_NAMES: Final = (*OPTION_AXES, "ir_override")  # files of edited IR differ here alone
 
 
 class Axes:

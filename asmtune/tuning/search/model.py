@@ -22,10 +22,10 @@ from asmtune.tuning.search.surrogate import Column, Matrix, Mixture, Points
 
 FEATURES_FAR: Final = 1.7
 """Root mean square of the features' distances, each in deviations over the space, that is one
-length of the process. Of the greatest likelihood, as the constants of `surrogate`."""
+length of the process: that of the greatest likelihood, as the constants of `surrogate`."""
 
 AXES_FAR: Final = 8.0
-"""Distance on the axes, each from 0 to 1, likewise: they tell apart what no feature does."""
+"""Distance on the axes, each from 0 to 1, that is one length: they tell what no feature shows."""
 
 AXES_ALONE_FAR: Final = 0.75
 """The same where there are no features."""
@@ -33,7 +33,7 @@ AXES_ALONE_FAR: Final = 0.75
 
 @dataclass(frozen=True)
 class MomentReading:
-    """Predictions and features of some configs at one moment; NaN where there are none.
+    """Predictions and features of some configs at one moment; NaN if unknown.
 
     Attributes:
         slowdown: logarithms of predicted slowdowns.
@@ -150,7 +150,7 @@ EXPLORED: Final = 0.25
 def covering(configs: Sequence[Config], order: Sequence[int], count: int) -> list[int]:
     """Take the first of an order; the last few for values of axes that no other has.
 
-    A value that is never timed tells nothing of what the scorer misses about it.
+    Only timings of a value show what the scorer misses about it.
     """
     spare = int(EXPLORED * count)
     chosen = list(order[: count - spare])
