@@ -127,12 +127,6 @@ class SharedMove:
         return min(run * self._size, self._piece, _VECTOR)
 
     @property
-    def instructions(self) -> float:
-        """Return the instructions of a thread that move its part of the tile."""
-        axes = frozenset(range(len(self.kind.shape)))
-        return max(1.0, self.layout.distinct(axes) * self._size / self.width)
-
-    @property
     def passes(self) -> tuple[int, int] | None:
         """Return the passes of a warp's instruction, with and without conflicts, or None."""
         if not self._is_whole:
