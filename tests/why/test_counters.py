@@ -18,6 +18,7 @@ from asmtune.report.explain.ncu import (
     METRICS,
     CountedLaunch,
     CountersError,
+    launch_twice,
     parse_csv,
     read_counters,
 )
@@ -150,29 +151,17 @@ def test_failures_are_one_line(tool: Path, out: str, err: str, code: int, says: 
     assert "\n" not in str(raised.value)
 
 
-def test_the_limit_ends_it(tool: Path) -> None:
-    """A tool that hangs is ended, and the line says after how long."""
+def test_no_counters(tool: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A tool that hangs is ended; without ncu, or a GPU for it, the line says what is missing."""
     answer(tool, sleep=60)
     with pytest.raises(CountersError, match=r"longer than 0\.5 s"):
         read_counters(LAUNCH, "copy", limit_s=0.5)
-
-
-def test_no_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without ncu on PATH the line says what to install."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CountersError, match="ncu is not on PATH: install Nsight Compute"):
         read_counters(LAUNCH, "copy")
-
-
-def test_the_program_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program that ncu would run says in one line that there is no GPU."""
-    import torch
-
-    from asmtune.report.explain import ncu as counters
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(SystemExit, match="asmtune: no CUDA GPU"):
-        counters.launch_twice()
+        launch_twice()
 
 
 KERNEL = """
