@@ -119,16 +119,16 @@ WHOLE = "expected a whole number"
         ((*PLAIN, "--axis", "BLOCK=128", "--grid", "n//2000"), "under n=1000, is 0; expected a"),
         # options
         ((*DOUBLED, "--compile", "0"), "compile 0: the least is 1; give auto, a number such as 20"),
-        ((*DOUBLED, "--compile", "some"), "compile 'some' is no number of configs; give auto"),
+        ((*DOUBLED, "--compile", "some"), "compile 'some' is not a number of configs; give auto"),
         (
             (*DOUBLED, "--compile", "2", "--scorer", "weights"),
             "compile 2: weights ranks only what is compiled; compile all, or rank by learned",
         ),
         ((*DOUBLED, "--keep", "0"), "keep 0: the least is 1; give auto, a number such as 20"),
-        ((*DOUBLED, "--keep", "-3"), "keep '-3' is no number of configs; give auto"),
+        ((*DOUBLED, "--keep", "-3"), "keep '-3' is not a number of configs; give auto"),
         ((*DOUBLED, "--keep", "150%"), "keep 150%: above 0% and up to 100%; give auto"),
         ((*DOUBLED, "--keep", "0.0%"), "keep 0%: above 0%"),
-        ((*DOUBLED, "--keep", "abc"), "keep 'abc' is no number of configs; give auto"),
+        ((*DOUBLED, "--keep", "abc"), "keep 'abc' is not a number of configs; give auto"),
         (
             (*DOUBLED, "--keep", "auto", "--scorer", "weights"),
             "keep auto: the error of weights was never measured.*or rank by learned or roofline",

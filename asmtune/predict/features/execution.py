@@ -120,7 +120,7 @@ def _by_flops(
 def _copies_loaded(
     profile: Profile, position: int, work: Work, loop: LoopWork, lanes: int
 ) -> float:
-    """Return the most trips that may stand side by side in a body: no more than any line loads.
+    """Return the most trips that may be side by side in a body: no more than any line loads.
 
     Bytes that several threads load in common count for each, so that this is only a bound.
     """
@@ -201,7 +201,7 @@ def _lines_of(work: Work) -> list[frozenset[int]]:
 
 
 def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:
-    """Return whether a loop is inside another, at any depth; None stands for the kernel."""
+    """Return whether a loop is inside another, at any depth; None means the kernel."""
     parent = loop.parent
     while parent is not None:
         if around is not None and parent == around.id:

@@ -3,7 +3,7 @@
     configs --rules--> front end --rules--> back end --> features --rules--> score --> keep
 
 Each stage is cheaper per config than the next and passes on fewer configs. A dropped config
-carries a reason with numbers. With a budget of compiles, sketches stand between front end and
+carries a reason with numbers. With a budget of compiles, sketches come between front end and
 back end, and the same scorer chooses the configs to compile.
 """
 
@@ -114,12 +114,12 @@ class Funnel:
         keep: how many to keep, besides the default; None for all that can run.
         progress: listener.
         known: outcomes of compiles by digest, shared between problems.
-        kernels: TTIR already parsed, likewise.
+        kernels: TTIR already parsed, shared in the same way.
         caps: whether to add configs with a `maxnreg` derived from the artifacts, if the space has
             no `maxnreg` axis.
         tiles: whether to search tile axes that are otherwise held; see `Detection`.
         compile: how many to compile, by the scorer's prediction before it; None for all.
-            `auto` compiles all of a space that is no larger than what it would choose.
+            `auto` compiles all of a space that is not larger than what it would choose.
         sketches: outcomes of sketches by digest, like `known`.
         stored: a record's config, to compile, keep and mark whatever its rank.
     """

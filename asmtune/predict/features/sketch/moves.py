@@ -34,7 +34,7 @@ def read_moves(ttgir: str, num_warps: int) -> tuple[Requests, BankWays]:
     """Read the requests and the conflicts of banks off a TTGIR text.
 
     Raises:
-        ParseError: the text is no MLIR module of Triton's.
+        ParseError: the text is not an MLIR module of Triton's.
     """
     values = Values(build_tree(parse_ttir(ttgir)), read_aliases(ttgir), num_warps)
     runs = {node: vector_of(values, node) for node in values.tree.nodes() if node.name in MEMORY}
