@@ -208,7 +208,7 @@ WHOLE = "expected a whole number"
         (("prune-report", "{}/raises.py", "--target", ""), "target '' is unknown"),
         (("prune-report", "{}/raises.py", "--target", "{}/deep.json"), "not usable JSON"),
         (("prune-report", "{}/raises.py", "--target", "{}/null.json"), "must hold a JSON object"),
-        (("prune-report", "{}/raises.py", "--keep", "nan%"), "is no number of configs"),
+        (("prune-report", "{}/raises.py", "--keep", "nan%"), "is not a number of configs"),
         (("prune-report", "{}/raises.py", "--scorer", ""), "unknown scorer ''"),
         (("explain", "{}/raises.py", "--scorer", "x"), "unknown scorer 'x'"),
         (("prune-report", "{}/raises.py", "--dtype", "fp99"), "unknown dtype 'fp99'"),

@@ -112,8 +112,8 @@ DIRECTIONS: Final = {"read": "load", "write": "store", "atomic": "atomic"}
 def accessed_tiles(work: Work) -> Iterator[AccessedTile]:
     """Yield the tile of each access of a launch.
 
-    Along the last axis neighbours lie beside each other where the stride is unknown, unless the kernel
-    loads the addresses: quotients and clamped coordinates mostly do.
+    An unknown stride along the last axis is taken for 1, unless the kernel loads the addresses:
+    neighbours of quotients and clamped coordinates mostly lie beside each other.
     """
     sizes = {use.index: use.size_bytes for use in work.arguments}
     for item in work.accesses:

@@ -148,8 +148,8 @@ MOST_LOST: Final = {
 }
 """Largest losses seen where tile arithmetic chose which part was sketched, against all sketched, by
 that part: for cuts below 10, then from 10 on. Each is the loss of the mean share, of the share that
-nine in ten tasks keep, and the rise of the chance that the best is dropped; the largest over scorers
-and cuts, on 15 tasks (benchmarks/results/first_stage.json)."""
+nine in ten tasks keep, and the rise of the chance that the best is dropped; the largest over
+scorers and cuts, on 15 tasks (benchmarks/results/first_stage.json)."""
 
 
 def of_whole_space(
