@@ -56,14 +56,10 @@ def test_registry_is_complete() -> None:
     assert len(set(meanings)) == len(meanings)
 
 
-def test_a_name_is_registered_once() -> None:
-    """A second feature of a name is a mistake of the programmer's."""
+def test_the_registry_is_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is registered once; the schema changes when a feature or its unit does."""
     with pytest.raises(ValueError, match="'num_warps' is registered twice"):
         registry.register("num_warps", "1", "launch", "Again.", lambda _: 0.0)
-
-
-def test_schema_follows_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The schema changes when a feature or its unit does."""
     before = schema()
     assert schema() == before
     monkeypatch.setitem(FEATURES, "num_warps", replace(FEATURES["num_warps"], unit="warps"))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
+from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import PruneReport, Selection
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
@@ -193,17 +195,12 @@ def test_no_tile_is_dropped_on_a_near_tie(funnel: Funnel) -> None:
     }
 
 
-def test_scores_without_a_scale_tie_when_equal(funnel: Funnel) -> None:
-    """Where a difference of scores means nothing, level ones alone are a tie."""
+def test_ties_are_level_or_few(funnel: Funnel) -> None:
+    """Scores without a scale tie when they are level; of a flat ranking a quarter more is kept."""
     assert len(tiles_kept(funnel, Given("mine", NEAR), Keep(5))) == 5
-    level = {**NEAR, (128, 8): -0.1}
-    kept = tiles_kept(funnel, Given("mine", level), Keep(5))
+    kept = tiles_kept(funnel, Given("mine", {**NEAR, (128, 8): -0.1}), Keep(5))
     assert kept[128, 8] == "tile: the best of its tile, level with the last of 5 kept"
     assert len(kept) == 6
-
-
-def test_near_ties_are_bounded(funnel: Funnel) -> None:
-    """Of a flat ranking a quarter more is kept, rounded up, and not all of it."""
     flat = {(block, 4): 0.0 for block in (64, 128, 256, 512, 1024, 2048, 4096, 8192)}
     assert len(tiles_kept(funnel, Given("roofline", flat), Keep(1))) == 2
     assert len(tiles_kept(funnel, Given("roofline", flat), Keep(5))) == 7
@@ -293,28 +290,12 @@ def test_targets(name: str, settings: Settings) -> None:
     assert {verdict.kept for verdict in report.verdicts} == {True, False}
 
 
-class Recorder:
-    """Notes the progress that it is told of."""
-
-    def __init__(self) -> None:
-        self.stages: list[tuple[str, int]] = []
-        self.steps = 0
-
-    def start(self, stage: str, total: int) -> None:
-        """Note a stage."""
-        self.stages.append((stage, total))
-
-    def advance(self) -> None:
-        """Note a step."""
-        self.steps += 1
-
-
 def test_progress(funnel: Funnel) -> None:
     """The compile stage is announced with its number, and each config is a step."""
-    recorder = Recorder()
-    replace(funnel, progress=recorder).prune(scale_problem(), Space(BLOCKS))
-    assert recorder.stages == [("compile", 6)]
-    assert recorder.steps == 6
+    listener = Mock(spec=ProgressListener)
+    replace(funnel, progress=listener).prune(scale_problem(), Space(BLOCKS))
+    assert listener.start.call_args_list == [call("compile", 6)]
+    assert listener.advance.call_count == 6
 
 
 def test_judge_keeps_the_order(funnel: Funnel) -> None:

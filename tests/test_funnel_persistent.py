@@ -88,13 +88,15 @@ def test_tiles_of_a_recurrence_are_held(funnel: Funnel) -> None:
     assert note.endswith("; held at BLOCK=128; tiles=True (--tiles) searches all")
 
 
-def test_tiles_on_request(search: Search) -> None:
-    """With `tiles` every config of the space is searched, and the report says so."""
-    space = Space(SUMS)
-    found = search(running_sums(16), space, tiles=True)
-    assert found.space is space
-    (note,) = found.notes
-    assert note.endswith("; its tile axes are searched")
+def test_searched_whole(search: Search) -> None:
+    """With `tiles`, and of a list, every config is searched; the note still says what it is."""
+    space, listed = Space(SUMS), Space.from_configs(list(Space(SUMS)))
+    for own, asked, end in ((space, True, "its tile axes are"), (listed, False, "listed are")):
+        found = search(running_sums(16), own, tiles=asked)
+        assert found.space is own
+        (note,) = found.notes
+        assert note.startswith("recurrence: ")
+        assert note.endswith(f"{end} searched")
 
 
 def test_without_a_default_the_least(search: Search) -> None:
@@ -113,16 +115,6 @@ def test_axes_without_the_state_are_searched(search: Search) -> None:
         space = module.space()
         found = search(module.problem(module.shapes[1], module.dtypes[0], "meta"), space)
         assert {n for n, values in found.space.axes.items() if values != space.axes[n]} == held
-
-
-def test_a_list_is_searched_whole(search: Search) -> None:
-    """Who lists his configs wants those, tiles and all; the report still says what it is."""
-    space = Space.from_configs(list(Space(SUMS)))
-    found = search(running_sums(16), space)
-    assert found.space is space
-    (note,) = found.notes
-    assert note.startswith("recurrence: ")
-    assert note.endswith("; all configs listed are searched")
 
 
 RECORDED = {

@@ -264,7 +264,7 @@ class BackgroundCompiler:
         if configs:
             self._tried_early.update(configs)
             # Stragglers are those of the list.
-            front = self._front.unwatched()
+            front = self._front.without_listener()
             self._early = self._threads.submit(front.verdicts, configs, "assembly", self._known)
 
     def _arrive(self, verdict: Verdict) -> None:

@@ -235,7 +235,7 @@ class FirstRanking:
     def _start(self) -> None:
         if self._rounds is not None and self._sketches is None:
             # Stragglers of a batch are given up without ending the sketches.
-            self._sketching = self.front.apart()
+            self._sketching = self.front.fork()
             self._sketches = self._threads.submit(self._rest, self._rounds, self._sketching)
 
     def _wait(self) -> list[Verdict]:

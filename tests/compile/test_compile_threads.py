@@ -217,7 +217,7 @@ def test_stop_ends_one_purpose_alone() -> None:
     """Workers that are apart share all but `stop`: what the others do goes on to its end."""
     with joblib.parallel_config(backend="threading"):
         compiling = Workers(1)
-    sketching = compiling.apart()
+    sketching = compiling.fork()
 
     def done(stopped: Workers) -> list[int]:
         results = sketching.unordered(abs, lambda _: iter(range(20)), abs)

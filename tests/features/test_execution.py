@@ -242,18 +242,6 @@ def test_partitions(specialised: bool, launch: Launch) -> None:
     assert 8 <= copied / (2 * 128 * 64 * 2) <= 10
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_stages_of_the_loop(machine: str, launch: Launch) -> None:
-    """A loop's own stages stand before the config's, which hold for everything else."""
-    config = Config(TILE, num_stages=3)
-    for own, expected in ((None, 3), (5, 5)):
-        reading = launch(looped(256, 256, 512, (64, 64), None, own), config, machine)
-        runs = executions(reading.profile, reading.work)
-        matched = match_loops(reading.profile.segments, reading.work)
-        assert {run.stages for run, loop in zip(runs, matched, strict=True) if loop} == {expected}
-        assert runs[0].stages == 3
-
-
 def test_waits_are_not_work(launch: Launch) -> None:
     """Loops that wait for a barrier in memory match no loop of the IR."""
     reading = launch(product(1024), tiled(WIDE, 4), "B200")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -63,16 +61,6 @@ def test_relative_to_the_task(target: Target) -> None:
     shares = columns["us_issue"] - columns["us_roofline"]
     assert columns["us_issue over roofline"] == pytest.approx(shares)
     assert not columns["us_roofline over roofline"].any()
-
-
-def test_a_faster_machine_is_a_ratio(target: Target) -> None:
-    """On twice the clock a unit takes half the time, and nothing relative to the task moves."""
-    task = [features(tensor_cycles=1e6 * n, programs=1e4) for n in (1, 2)]
-    fast = replace(target, clock_hz=2 * target.clock_hz)
-    slow_base, fast_base = base_columns(task, target), base_columns(task, fast)
-    at = BASE.index("us_tensor")
-    assert slow_base[:, at] - fast_base[:, at] == pytest.approx([np.log(2)] * 2, abs=1e-4)
-    assert np.ptp(slow_base[:, at]) == pytest.approx(np.ptp(fast_base[:, at]), abs=1e-4)
 
 
 def test_the_schema_knows_the_features(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ class Workers:
 
     workers = Jobs()
 
-    def unwatched(self) -> Workers:
+    def without_listener(self) -> Workers:
         """The same for another thread."""
         return replace(self, progress=ProgressListener())
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from asmtune.base.errors import ParseError
 from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, tensor_rate
-from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn, read_resources
 from asmtune.ir.asm.amdgpu import (
@@ -22,7 +21,7 @@ from asmtune.ir.asm.amdgpu import (
     classify_amdgpu,
     wait_count,
 )
-from asmtune.ir.asm.counts import MNEMONICS, count, hottest_loop
+from asmtune.ir.asm.counts import MNEMONICS
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction, Instruction
 from asmtune.predict.features.chain import Action, InstructionStep, chains_by_loop
@@ -87,24 +86,10 @@ class AmdProfileReader(ProfileReader):
             raise ParseError(f"code for {artifact.arch}, and {self.target.name} has none of it")
         program = amdgcn_kernel(parse_amdgcn(text))
         resources = read_resources(text, program.name)
-        counts = count(program, isa=AMDGPU)
-        loop = hottest_loop(program, classify_amdgpu)
-        return ConfigReading(
-            artifact=artifact,
-            target=self.target,
-            resources=resources,
-            occupancy=occupancy(
-                self.target,
-                int(artifact.metadata["num_warps"]),
-                max(1, resources.regs_per_thread),
-                artifact.shared_bytes,
-                resources.sgprs,
-            ),
-            program=program,
-            counts=counts,
-            hot=counts if loop is None else count(program, loop.blocks, AMDGPU),
-            text=dict.fromkeys(MNEMONICS, 0) | {"bar.sync": counts.total(OpClass.BARRIER)},
-        )
+        none = dict.fromkeys(MNEMONICS, 0)
+        reading = self._counted(artifact, program, resources, none, AMDGPU)
+        barriers = reading.counts.total(OpClass.BARRIER)
+        return replace(reading, text=none | {"bar.sync": barriers})
 
 
 _ACTIONS: Final = {

@@ -37,7 +37,7 @@ class Locality:
         tiles: by line, direction and elements.
         shares: bytes that the IR asks for over those that the assembly's threads move: if a
             tile has fewer elements than threads, several threads hold the same one, and a
-            pipeline's first copies stand both before and in its loop.
+            pipeline's first copies are both before and in its loop.
         hits: share of the bytes loaded that an SM's L1 still holds from an earlier read.
         unseen_bytes: bytes stored by bulk copies, whose instructions have no size.
     """
@@ -95,7 +95,7 @@ class AccessedTile:
     """A tile that a line of the source loads, stores or updates.
 
     Attributes:
-        strides: elements between neighbours along each axis, None where nothing tells.
+        strides: elements between neighbours along each axis, None where it is unknown.
         argument_bytes: of the argument that it lies in.
         share: of its elements that bounds leave.
     """
@@ -112,8 +112,8 @@ DIRECTIONS: Final = {"read": "load", "write": "store", "atomic": "atomic"}
 def accessed_tiles(work: Work) -> Iterator[AccessedTile]:
     """Yield the tile of each access of a launch.
 
-    Along the last axis neighbours lie beside each other where nothing tells, unless the kernel
-    loads the addresses: quotients and clamped coordinates mostly do.
+    An unknown stride along the last axis is taken for 1, unless the kernel loads the addresses:
+    neighbours of quotients and clamped coordinates mostly lie beside each other.
     """
     sizes = {use.index: use.size_bytes for use in work.arguments}
     for item in work.accesses:

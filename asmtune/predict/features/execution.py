@@ -19,26 +19,18 @@ from asmtune.predict.features.profile import Profile, Segment
 
 @dataclass(frozen=True, slots=True)
 class SegmentRun:
-    """Runs of a segment by one program, on average, and by the program with most trips.
-
-    `stages` is the depth of software pipelining.
-    """
+    """Runs of a segment by one program, on average, and by the program with most trips."""
 
     times: float
     longest: float
-    stages: int
 
 
 def executions(profile: Profile, work: Work, lanes: int = 32) -> tuple[SegmentRun, ...]:
     """Return how often one program, of warps of `lanes` threads, runs each segment of a profile."""
     matched = match_loops(profile.segments, work)
     times = _times(profile, work, matched, lanes)
-    stages = [
-        profile.num_stages if loop is None or loop.num_stages is None else loop.num_stages
-        for loop in matched
-    ]
     longest = [n * _stretch(loop, work) for n, loop in zip(times, matched, strict=True)]
-    return tuple(map(SegmentRun, times, longest, stages))
+    return tuple(map(SegmentRun, times, longest))
 
 
 def _stretch(loop: LoopWork | None, work: Work) -> float:
@@ -128,7 +120,7 @@ def _by_flops(
 def _copies_loaded(
     profile: Profile, position: int, work: Work, loop: LoopWork, lanes: int
 ) -> float:
-    """Return the most trips that may stand side by side in a body: no more than any line loads.
+    """Return the most trips that may be side by side in a body: no more than any line loads.
 
     Bytes that several threads load in common count for each, so that this is only a bound.
     """
@@ -209,7 +201,7 @@ def _lines_of(work: Work) -> list[frozenset[int]]:
 
 
 def _is_within(loop: LoopWork, around: LoopWork | None, work: Work) -> bool:
-    """Return whether a loop is inside another, at any depth; None stands for the kernel."""
+    """Return whether a loop is inside another, at any depth; None means the kernel."""
     parent = loop.parent
     while parent is not None:
         if around is not None and parent == around.id:

@@ -9,8 +9,9 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import occupancy
 from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.verdicts import Features
-from asmtune.ir.asm.counts import count, hottest_loop, mnemonic_counts
-from asmtune.ir.asm.cubin import read_cubin
+from asmtune.ir.asm.amdgcn import AmdgpuResources
+from asmtune.ir.asm.counts import PTX, InstructionSet, count, hottest_loop, mnemonic_counts
+from asmtune.ir.asm.cubin import Resources, read_cubin
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.ttir.work import Work
@@ -52,9 +53,19 @@ class ProfileReader:
         """Parse the assembly that features are taken from."""
         resources = read_cubin(artifact.cubin)
         listing = parse_ptx(artifact.outputs["ptx"])
-        program = ptx_kernel(listing)
-        counts = count(program)
-        loop = hottest_loop(program)
+        return self._counted(artifact, ptx_kernel(listing), resources, mnemonic_counts(listing))
+
+    def _counted(
+        self,
+        artifact: Artifact,
+        program: AsmFunction,
+        resources: Resources | AmdgpuResources,
+        text: dict[str, int],
+        isa: InstructionSet = PTX,
+    ) -> ConfigReading:
+        counts = count(program, isa=isa)
+        loop = hottest_loop(program, isa.class_of)
+        sgprs = (resources.sgprs,) if isinstance(resources, AmdgpuResources) else ()
         return ConfigReading(
             artifact=artifact,
             target=self.target,
@@ -62,13 +73,14 @@ class ProfileReader:
             occupancy=occupancy(
                 self.target,
                 int(artifact.metadata["num_warps"]),
-                resources.regs_per_thread,
+                max(1, resources.regs_per_thread),
                 artifact.shared_bytes,
+                *sgprs,
             ),
             program=program,
             counts=counts,
-            hot=counts if loop is None else count(program, loop.blocks),
-            text=mnemonic_counts(listing),
+            hot=counts if loop is None else count(program, loop.blocks, isa),
+            text=text,
         )
 
 

@@ -32,7 +32,7 @@ _LOOKED_AT: Final = 16
 """Requests of a thread's registers that are looked at: further ones are alike."""
 
 _APART: Final = 37 * 128
-"""Bytes between elements whose distance nothing tells: each has a sector of its own."""
+"""Bytes between elements at an unknown distance: each has a sector of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def touched(request: Request, strides: Steps, width: int, sector: int = SECTOR) 
 
     Args:
         request: of a tile.
-        strides: along each axis; None where nothing tells the distance.
+        strides: along each axis; None where the distance is unknown.
         width: bytes that an instruction moves for each thread.
         sector: bytes of a sector.
     """

@@ -3,7 +3,7 @@
     configs --rules--> front end --rules--> back end --> features --rules--> score --> keep
 
 Each stage is cheaper per config than the next and passes on fewer configs. A dropped config
-carries a reason with numbers. With a budget of compiles, sketches stand between front end and
+carries a reason with numbers. With a budget of compiles, sketches come between front end and
 back end, and the same scorer chooses the configs to compile.
 """
 
@@ -43,7 +43,7 @@ from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_best, sketches_for
-from asmtune.predict.prune.tiles import Detection, Searched
+from asmtune.predict.prune.tiles import Searched, searched_part
 from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
@@ -115,12 +115,12 @@ class Funnel:
         keep: how many to keep, besides the default; None for all that can run.
         progress: listener.
         known: outcomes of compiles by digest, shared between problems.
-        kernels: TTIR already parsed, likewise.
+        kernels: TTIR already parsed, shared in the same way.
         caps: whether to add configs with a `maxnreg` derived from the artifacts, if the space has
             no `maxnreg` axis.
-        tiles: whether to search tile axes that are otherwise held; see `Detection`.
+        tiles: whether to search tile axes that are otherwise held; see `searched_part`.
         compile: how many to compile, by the scorer's prediction before it; None for all.
-            `auto` compiles all of a space that is no larger than what it would choose.
+            `auto` compiles all of a space that is not larger than what it would choose.
         sketches: outcomes of sketches by digest, like `known`.
         stored: a record's config, to compile, keep and mark whatever its rank.
     """
@@ -245,7 +245,7 @@ class Funnel:
             ProblemError: arguments and config do not fit the kernel.
         """
         default = space.first(**front.problem.shape)
-        return Detection(front).searched(space, default, tiles=self.tiles)
+        return searched_part(front, space, default, tiles=self.tiles)
 
     def cap_source(self) -> CapSource:
         """Return what caps on registers are derived with."""

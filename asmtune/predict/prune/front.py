@@ -196,15 +196,15 @@ class Front:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
-    def unwatched(self) -> Front:
+    def without_listener(self) -> Front:
         """Return the same front end without its listener, for another thread beside this one."""
         other = copy.copy(self)
         object.__setattr__(other, "progress", ProgressListener())
         return other
 
-    def apart(self) -> Front:
-        """Return the same as `unwatched`; `stop` of one ends nothing of the other."""
-        other = self.unwatched()
+    def fork(self) -> Front:
+        """Return one without a listener whose `stop` ends nothing of this one's compiles."""
+        other = self.without_listener()
         object.__setattr__(other, "workers", self.workers.apart())
         return other
 

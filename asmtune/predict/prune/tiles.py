@@ -41,59 +41,51 @@ class Searched:
         return self.space.points(**shape).led_by(default)
 
 
-@dataclass(frozen=True)
-class Detection:
-    """Detects by the IR which tile axes are no search's to choose, without compiling.
+def searched_part(front: Front, space: Space, default: Config, *, tiles: bool) -> Searched:
+    """Return the space to search, without other values of the axes that are held.
 
     In a recurrence each step waits for the last. The tile decides how much state a program keeps
     in registers and how many programs share the work, and a larger one leaves processors idle. So
     the axes that the state or the grid depends on are held, if the grid is small. All others are
-    searched, as are the tiles of a walk, which starts each tile anew.
+    searched, as are the tiles of a walk, which starts each tile anew. Axes of a launch whose
+    programs do not follow the tile, such as one on a fixed grid, are held as well: a smaller tile
+    would leave results unwritten.
 
-    Of a launch whose programs do not follow the tile, such as one on a fixed grid, a smaller tile
-    would leave results unwritten: such axes are held as well. The front end keeps what it reads
-    for the search.
+    A list of configs is searched whole, since its author chose each of them; so are all axes if
+    `tiles` is True. Where the space names no default of its own, a held axis keeps its `LEAST`
+    least values. The front end keeps what it reads for the search.
+
+    Raises:
+        ProblemError: arguments and config do not fit the kernel.
     """
+    work = front.work(default)
+    if isinstance(work, Failure):
+        unknown = f"whether tiles must be held is not known: its default config: {work}"
+        return Searched(space, (unknown,))
+    reasons = {} if space.is_listed or tiles else _reasons(front, space, default, work)
+    held = _held(space, default, reasons, front.problem.shape)
+    if not held:
+        why = "all configs listed are" if space.is_listed else "its tile axes are"
+        suffix = f"; {why} searched" if space.is_listed or tiles else ""
+        notes = (f"recurrence: {work.state.reason}{suffix}",) if work.state else ()
+        return Searched(space, notes)
+    return Searched(space.replace(**held), tuple(_notes(reasons, held)))
 
-    front: Front
 
-    def searched(self, space: Space, default: Config, *, tiles: bool) -> Searched:
-        """Return the space to search, without other values of the axes that are held.
-
-        A list of configs is searched whole, since its author chose each of them; so are all axes
-        if `tiles` is True. Where the space names no default of its own, a held axis keeps its
-        `LEAST` least values.
-
-        Raises:
-            ProblemError: arguments and config do not fit the kernel.
-        """
-        work = self.front.work(default)
-        if isinstance(work, Failure):
-            unknown = f"whether tiles must be held is not known: its default config: {work}"
-            return Searched(space, (unknown,))
-        reasons = {} if space.is_listed or tiles else self._reasons(space, default, work)
-        held = _held(space, default, reasons, self.front.problem.shape)
-        if not held:
-            why = "all configs listed are" if space.is_listed else "its tile axes are"
-            suffix = f"; {why} searched" if space.is_listed or tiles else ""
-            notes = (f"recurrence: {work.state.reason}{suffix}",) if work.state else ()
-            return Searched(space, notes)
-        return Searched(space.replace(**held), tuple(_notes(reasons, held)))
-
-    def _reasons(self, space: Space, default: Config, work: Work) -> dict[str, str]:
-        """Return why to hold, by axis; axes that may be searched are left out."""
-        axes = [n for n, values in space.axes.items() if n not in OPTION_AXES and len(values) > 1]
-        problem = self.front.problem
-        reasons = {}
-        for axis in axes:
-            other = _neighbour(space, problem.shape, default, axis)
-            # Without state only an axis that the grid does not follow can leave a result unwritten.
-            if other is None or not (work.state or problem.grid_of(other) == work.grid):
-                continue
-            changed = self.front.work(other)
-            if isinstance(changed, Work):
-                reasons[axis] = _reason(work, changed, f"{axis}={other.kwargs[axis]}")
-        return {axis: reason for axis, reason in reasons.items() if reason}
+def _reasons(front: Front, space: Space, default: Config, work: Work) -> dict[str, str]:
+    """Return why to hold, by axis; axes that may be searched are left out."""
+    axes = [n for n, values in space.axes.items() if n not in OPTION_AXES and len(values) > 1]
+    problem = front.problem
+    reasons = {}
+    for axis in axes:
+        other = _neighbour(space, problem.shape, default, axis)
+        # Without state only an axis that the grid does not follow can leave a result unwritten.
+        if other is None or not (work.state or problem.grid_of(other) == work.grid):
+            continue
+        changed = front.work(other)
+        if isinstance(changed, Work):
+            reasons[axis] = _reason(work, changed, f"{axis}={other.kwargs[axis]}")
+    return {axis: reason for axis, reason in reasons.items() if reason}
 
 
 def _reason(work: Work, changed: Work, change: str) -> str:

@@ -72,7 +72,7 @@ class Widening:
         usual: the median distance of recorded launches from rows of other kernels.
         ends: distances at which a bin ends and the next begins; then the farthest recorded.
         loss: factor of the lost share in each bin, never falling with the distance.
-        dropped: factor of the chance that the best is dropped, likewise.
+        dropped: factor of the chance that the best is dropped, in each bin.
     """
 
     usual: float
@@ -197,7 +197,7 @@ class Errors:
         return f"{scorer} on {tasks}{other} recorded on {' and '.join(self.devices)}"
 
     def other_device(self, target: Target | None) -> str | None:
-        """Return the devices that the tasks were recorded on, if a target is none of them."""
+        """Return the devices that the tasks were recorded on, if a target is not among them."""
         known = [match_device(device) for device in self.devices]
         same = target is None or any(here and here.name == target.name for here in known)
         return None if same else " and ".join(self.devices)

@@ -62,7 +62,7 @@ class Keep:
             return cls(option=option)
         match = _FORM.fullmatch(text)
         if match is None:
-            raise InputError(f"{option} {text!r} is no number of configs; {_FORMS}")
+            raise InputError(f"{option} {text!r} is not a number of configs; {_FORMS}")
         if match["percent"]:
             return cls(percent=float(match["percent"]), option=option)
         return cls(count=int(match["count"]), option=option)
@@ -146,10 +146,10 @@ MOST_LOST: Final = {
     "quarter": ((0.024, 0.034, 0.067), (0.011, 0.048, 0.133)),
     "tenth": ((0.038, 0.079, 0.2), (0.016, 0.042, 0.2)),
 }
-"""Losses of a ranking of which tile arithmetic has chosen the sketched part, against all sketched,
-by that part: for cuts below 10, and from 10 on. Of the mean share, of the share that nine in ten
-tasks keep, and of the chance that the best is dropped: each the largest over scorers and cuts, on
-15 tasks (benchmarks/results/first_stage.json)."""
+"""Largest losses seen where tile arithmetic chose which part was sketched, against all sketched, by
+that part: for cuts below 10, then from 10 on. Each is the loss of the mean share, of the share that
+nine in ten tasks keep, and the rise of the chance that the best is dropped; the largest over
+scorers and cuts, on 15 tasks (benchmarks/results/first_stage.json)."""
 
 
 def of_whole_space(

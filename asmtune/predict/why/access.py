@@ -96,7 +96,7 @@ class AccessPattern:
 def access_patterns(profile: Profile, work: Work, target: Target) -> tuple[AccessPattern, ...]:
     """Return the patterns in the order of lines; copies of a pipelined load count once.
 
-    An access is left out where nothing tells the distance of its neighbours.
+    An access whose neighbours lie at an unknown distance is left out.
     """
     moved = _Moved(profile, target)
     names = {use.index: use.name for use in work.arguments}
@@ -127,7 +127,7 @@ class _Moved:
     def pattern(
         self, item: MemoryAccess, tile: AccessedTile, argument: str
     ) -> AccessPattern | None:
-        """Return the pattern of an access; None where nothing tells it."""
+        """Return the pattern of an access; None where it is unknown."""
         place = item.line, DIRECTIONS[item.kind]
         width = self._widths.get(place)
         if width is None:

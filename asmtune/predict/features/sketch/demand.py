@@ -22,8 +22,8 @@ _ORDER: Final = re.compile(r"order = array<i32: ([\d, ]+)>").search
 class Spread:
     """Axes along which the elements of each value differ.
 
-    A loop's own values start as their initial ones, and again as what the loop hands
-    on, until nothing changes.
+    A loop's own values start as their initial ones, and again as what the loop yields,
+    until nothing changes.
     """
 
     def __init__(self, values: Values) -> None:
@@ -255,7 +255,7 @@ class Alignment:
             return 1
         if place == 0:
             return min(self.divisor(around.operands[i], depth) for i in (0, 2))
-        # A value that the loop hands on keeps what divides its first one and every step.
+        # A value that the loop yields keeps what divides its first one and every step.
         own, first = body.arguments[place], self.divisor(around.operands[2 + place], depth)
         self._known[own] = first
         return min(first, self.divisor(body.nodes[-1].operands[place - 1], depth))

@@ -155,7 +155,7 @@ class SketchedKernel:
     for each segment: code outside all loops, then one a loop.
 
     Raises:
-        ParseError: the text is no MLIR module of Triton's.
+        ParseError: the text is not an MLIR module of Triton's.
     """
 
     def __init__(self, ttgir: str, num_warps: int, target: Target) -> None:

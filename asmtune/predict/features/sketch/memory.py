@@ -69,7 +69,7 @@ class Sums:
     def use_shared(self, direction: str) -> None:
         """Note a use of shared memory, after a barrier where warps could collide.
 
-        As in Triton's membar pass, a barrier stands between a store and a load of the same
+        As in Triton's membar pass, there is a barrier between a store and a load of the same
         buffer, and between a load and a store. Different buffers count as one.
         """
         if self.begins_writing is None:
@@ -121,7 +121,7 @@ def vector_of(values: Values, node: Node) -> Run:
     """Return the axis and the elements that one instruction of a global access moves.
 
     Triton lays threads along the contiguous axis and gives each as many neighbours as
-    addresses are known to be aligned, so that the layout tells.
+    addresses are known to be aligned, so that the width follows from the layout.
     """
     kind = values.kind(node.operands[0])
     if not kind.shape:

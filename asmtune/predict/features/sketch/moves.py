@@ -34,7 +34,7 @@ def read_moves(ttgir: str, num_warps: int) -> tuple[Requests, BankWays]:
     """Read the requests and the conflicts of banks off a TTGIR text.
 
     Raises:
-        ParseError: the text is no MLIR module of Triton's.
+        ParseError: the text is not an MLIR module of Triton's.
     """
     values = Values(build_tree(parse_ttir(ttgir)), read_aliases(ttgir), num_warps)
     runs = {node: vector_of(values, node) for node in values.tree.nodes() if node.name in MEMORY}
@@ -125,12 +125,6 @@ class SharedMove:
         if self.run is not None:
             run = self.run[1] if self.run[0] == self._fast else 1
         return min(run * self._size, self._piece, _VECTOR)
-
-    @property
-    def instructions(self) -> float:
-        """Return the instructions of a thread that move its part of the tile."""
-        axes = frozenset(range(len(self.kind.shape)))
-        return max(1.0, self.layout.distinct(axes) * self._size / self.width)
 
     @property
     def passes(self) -> tuple[int, int] | None:

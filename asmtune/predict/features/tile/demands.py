@@ -24,7 +24,7 @@ _TYPES: Final = {
 
 @dataclass(frozen=True)
 class Options:
-    """Launch options of the configs, an element each; a cap of 0 is none.
+    """Launch options of the configs, an element each; a cap of 0 means no cap.
 
     `edges` are `matrix_instr_nonkdim` of AMD's compiler, 0 where it chooses.
     """
@@ -45,7 +45,7 @@ class Typical:
     """What holds of most of the configs, and is assumed of all.
 
     Attributes:
-        vector: addresses that one instruction of a thread stands for, at the median.
+        vector: addresses that one instruction of a thread covers, at the median.
         hottest: the deepest segment with most instructions.
     """
 
@@ -190,7 +190,7 @@ def add_nodes(d: Demands) -> None:
 
 
 def vector_of(d: Demands) -> float:
-    """Return the addresses that one instruction of a thread stands for, at the median."""
+    """Return the addresses that one instruction of a thread covers, at the median."""
     if d.typical is not None:
         return d.typical.vector
     if not d.form.accesses:

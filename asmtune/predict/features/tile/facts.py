@@ -349,7 +349,7 @@ def _is_index(element: str) -> bool:
 def _contiguous(access: MemoryAccess) -> float:
     """Return the neighbours that one instruction can move: a power of two up to 16 bytes.
 
-    Rows that begin at addresses which are no multiple of that cut it; 0 stands for a tile whose
+    Rows that begin at other addresses than multiples of that cut it; 0 means a tile whose
     nearest neighbours are not adjacent.
     """
     widest = max(1, 16 // max(1, access.element_bytes))

@@ -1,4 +1,4 @@
-"""Forms of a tile's TTIR: everything that is no size, and where the sizes stand."""
+"""Forms of a tile's TTIR: everything but sizes, and where the sizes are."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class LoopForm:
 
 @dataclass(frozen=True)
 class Structure:
-    """Everything of a tile's TTIR that is no size: tiles with equal structures can be compared.
+    """Everything of a tile's TTIR but sizes: tiles with equal structures can be compared.
 
     Attributes:
         nodes: segment, costs by `ISSUED`, and whether it computes addresses, once an operation.

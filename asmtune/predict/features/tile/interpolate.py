@@ -1,4 +1,4 @@
-"""Choose tiles that stand for a space, and carry their numbers over to its other tiles.
+"""Choose tiles that represent a space, and carry their numbers over to its other tiles.
 
 Numbers of a tile are products of its extents mostly (elements, bytes, trips), so that their
 logarithms are sums of what each axis adds: a straight line in the logarithm of the axis, and a
