@@ -27,7 +27,7 @@ from asmtune.report.documents import verdict_json
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number made of features: unit as in the registry, a name to stand before it, formula."""
+    """A number made of features: unit as in the registry, a name to print before it, formula."""
 
     unit: str
     words: str
@@ -115,7 +115,7 @@ TELLING: Final = 0.01
 """Share of the slower config's predicted time; a term that differs by less decides nothing."""
 
 ALIKE: Final = 0.005
-"""Features whose values differ by less, of the larger, are told as equal."""
+"""Features whose values differ by less, of the larger, count as equal."""
 
 
 @dataclass(frozen=True)

@@ -224,8 +224,8 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
         funnel = Funnel(request.target, ranker, request.settings, keep, progress)
         try:
             report = funnel.prune(loaded.problem, space)
-            # What is guessed of this config is told with its times; alone, the first config
-            # stands for a default, which it need not be.
+            # Guesses about this config are shown with its times; alone, the first config takes
+            # the place of a default, which it need not be.
             hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
             notes = [note for note in report.notes if not note.startswith(hidden)]
             notes += _workspaces(request, funnel, listed)

@@ -47,7 +47,7 @@ STYLES: Final = {
 def classes_table(view: CodeView, other: CodeView | None = None) -> ReportTable:
     """Tabulate instructions by class: in the text, in the hottest loop, executed by a thread.
 
-    The executions of another config stand beside.
+    The executions of another config are the last column.
     """
     headings = ["class", "in the text", "in the hot loop", "executed"]
     if other is not None:

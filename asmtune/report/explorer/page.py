@@ -215,7 +215,7 @@ def _style() -> str:
 def _policy(script: str) -> str:
     """Write the page's policy: it runs its one script, and loads nothing.
 
-    Styles stand inline too, and libraries set some on elements.
+    Styles are inline too, and libraries set some on elements.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return (

@@ -3,4 +3,7 @@
 flow          verdicts on recorded configs, ranked by each scorer
 results       shares of the best speed kept
 traces        tuning runs as recordings
+collect       timings of whole spaces, from a GPU
+train         rows of the learned scorer, from recorded timings
+command       `asmtune model`, with `train_command`
 """
