@@ -243,7 +243,7 @@ class Explained:
         report: of all configs that were judged.
         suggestions: up to two changes that are predicted to be faster.
         reading: its parsed assembly; None where it did not compile.
-        code, other_code: of both, or why it cannot be shown; None where it did not compile.
+        code: its code, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         why: its accesses by line, findings and layouts; None where it did not compile.
         score_terms: terms that sum to its score, by name; empty for a scorer without terms.
@@ -257,7 +257,6 @@ class Explained:
     comparison: Comparison | None = None
     reading: ConfigReading | None = None
     code: Code | None = None
-    other_code: Code | None = None
     guesses: tuple[str, ...] = ()
     why: Why | None = None
     score_terms: Mapping[str, float] = field(default_factory=dict)
@@ -309,7 +308,7 @@ def explained_json(explained: Explained, *, code: bool) -> str:
         "why": None if explained.why is None else explained.why.document(),
     }
     if code:
-        more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
+        more["code"] = to_json(explained.code)
     return verdict_json(explained.report, explained.verdict, more)
 
 
