@@ -30,8 +30,11 @@ def main() -> None:
     catches = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:
         signal.signal(signal.SIGINT, _interrupt)
-    if sys.stderr is None:  # print() would take stdout in its place
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
+    is_closed = sys.stdout is None
+    # A file that is opened would take the place of a stream; a program of `run` inherits neither.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - till the end
     try:
         outcome = _run()
         sys.stdout.flush()
@@ -43,6 +46,8 @@ def main() -> None:
             raise
         outcome = _stdout_failed(error)
     if isinstance(outcome, int):
+        if is_closed and outcome == 0:
+            outcome = _stdout_failed(OSError(errno.EBADF, os.strerror(errno.EBADF)))
         if catches:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         sys.exit(outcome)
@@ -50,8 +55,6 @@ def main() -> None:
 
 
 def _run() -> int | UserProgram:
-    if sys.stdout is None:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an encoding may lack the lines of tables
     with warnings.catch_warnings():

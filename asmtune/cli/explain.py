@@ -11,9 +11,16 @@ from rich.text import Text
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import Json, write_result
-from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName, Shape
+from asmtune.cli.prune_report import (
+    Arguments,
+    Axes,
+    Dtype,
+    Grid,
+    KernelArguments,
+    ScorerName,
+    Shape,
+)
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
@@ -75,12 +82,12 @@ def explain(
     language = _language(code, machine)
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
     arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-    loaded = arguments.load_all()
+    loaded = arguments.load()
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
     request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
     result = explained(request, default, scorer, language)
-    notes = (*request.notes(result), *arguments.assumptions())
+    notes = (*request.notes(result), *arguments.assumptions(loaded.problem))
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if json_:
         write_result(explained_json(result, code=code is not None))

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from asmtune.base.errors import CompileError, InputError
-from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.cache import find_record
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.kernel_module import kernel_names
+from asmtune.core.inputs.plain_functions import assumptions_of, plain_function, with_patterns
+from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
+from asmtune.core.kernel_module import kernel_names, load_kernel_module
+from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport
+from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import read_reports, report_csv, report_json
@@ -25,7 +28,7 @@ from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
-from asmtune.runtime.offline.kernel_sources import LoadedKernel
+from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
 from asmtune.runtime.offline.pruning import PruneChoices
 from asmtune.runtime.offline.pruning import prune_report as run_prune_report
 
@@ -38,9 +41,7 @@ Subject = Annotated[
 ]
 Shape = Annotated[str | None, typer.Option(help="Sizes: M=4096,N=4096,K=4096.")]
 Dtype = Annotated[str | None, typer.Option(help="One of the kernel's dtypes; default its first.")]
-Targets = Annotated[
-    list[str], typer.Option(help="A device's name or a JSON file; several stand side by side.")
-]
+Targets = Annotated[list[str], typer.Option(help="A device's name or a JSON file; repeatable.")]
 Axes = Annotated[list[str], typer.Option(help="NAME=V1,V2: replaces an axis of the space.")]
 Arguments = Annotated[
     list[str],
@@ -87,6 +88,52 @@ StoredOption = Annotated[
         help="Mark a record's config, whatever its rank; `asmtune cache ls` shows its digits.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class KernelArguments:
+    """A kernel as the command line names it.
+
+    Attributes:
+        kernel: a shipped kernel's name, a file, or `file.py:function`.
+        shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
+        axes: "NAME=v1,v2" each; they replace the space's own.
+        values: "name=value" each, of a plain function; "name=pattern" of index tensors.
+        grid: "cdiv(n, BLOCK)", of a plain function.
+    """
+
+    kernel: str
+    shape: str | None = None
+    dtype: str | None = None
+    axes: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    grid: str | None = None
+
+    def load(self) -> LoadedKernel:
+        """Make the problem, on meta tensors, and its space, with the module that they come from.
+
+        Raises:
+            InputError: an argument is malformed or does not fit the kernel.
+        """
+        axes = unique("--axis", map(parse_axis, self.axes))
+        Space(axes)  # refuses malformed values before the kernel's file is imported
+        if ":" in self.kernel:
+            if self.shape is not None or self.dtype is not None:
+                raise InputError(
+                    "--shape and --dtype are for kernel modules; give a function --arg"
+                )
+            return LoadedKernel(*plain_function(self.kernel, self.values, self.grid, axes))
+        if self.grid is not None:
+            raise InputError("--grid is for a plain function, named as file.py:function")
+        check_inputs((), self.dtype)
+        shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
+        module = load_kernel_module(self.kernel)
+        loaded = load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
+        return replace(loaded, problem=with_patterns(loaded.problem, self.values))
+
+    def assumptions(self, problem: Problem) -> tuple[str, ...]:
+        """List what a report of a plain function assumes, a sentence each."""
+        return assumptions_of(problem) if ":" in self.kernel else ()
 
 
 class ReportFormat(StrEnum):
@@ -149,14 +196,18 @@ def prune_report(
         reports = with_timings(reports, measured_times(timings, reports, ()))
         result = report_html(reports) if is_page else _render(reports, format)
     else:
+        _check_targets(target)
+        PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        request = PruneReportRequest(scorer, keep, compile, stored, caps=caps, tiles=tiles)
-        request.check(target)
-        measured = measured_times(timings, arguments.load_all(), target)
-        made, assumed = make_reports(arguments, target, request), arguments.assumptions()
-        reports = [replace(one, notes=(*one.notes, *assumed)) for one in made.values()]
+        loaded = arguments.load()
+        measured = measured_times(timings, loaded, target)
+        choices = {"scorer": scorer, "keep": keep, "compile": compile, "caps": caps, "tiles": tiles}
+        config, notes = _stored(stored, loaded) if stored is not None else (None, ())
+        made = make_reports(loaded, target, {**choices, "stored": config})
+        notes = (*notes, *arguments.assumptions(loaded.problem))
+        reports = [replace(one, notes=(*one.notes, *notes)) for one in made.values()]
         reports = with_timings(reports, measured)
-        page = page_of(reports, arguments.load()[0], [*made]) if is_page else None
+        page = page_of(reports, loaded.problem, [*made]) if is_page else None
         result = _render(reports, format) if page is None else page
         failed = len(made) < len(target)
     write_result(result, output)
@@ -179,48 +230,28 @@ def _refuse_options(context: typer.Context, allowed: Sequence[str], report: str)
             raise InputError(f"--{name} is for kernels, and {report} is a report")
 
 
-@dataclass(frozen=True)
-class PruneReportRequest:
-    """The options of the same names, as they were given."""
-
-    scorer: str
-    keep: str | None
-    compile: str | None
-    stored: str | None
-    caps: bool
-    tiles: bool
-
-    def check(self, targets: Sequence[str]) -> None:
-        """Check the targets and the options, before the kernel's file is imported.
-
-        Raises:
-            InputError: a target or an option is unknown, or a device is given twice.
-        """
-        devices = [load_target(name).name for name in targets]
-        if len(set(devices)) != len(devices):
-            raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
-        PruneChoices.of(self.scorer, self.keep, self.compile)
+def _check_targets(targets: Sequence[str]) -> None:
+    devices = [load_target(name).name for name in targets]
+    if len(set(devices)) != len(devices):
+        raise InputError(f"--target: a device is given twice: {', '.join(targets)}")
 
 
 def make_reports(
-    arguments: KernelArguments, targets: Sequence[str], request: PruneReportRequest
+    loaded: LoadedKernel, targets: Sequence[str], choices: Mapping[str, Any]
 ) -> dict[str, PruneReport]:
     """Make a report for each target, with progress on stderr; say there which have none.
 
     Raises:
         CompileError: no config can run on any of them.
-        InputError: the stored config cannot be reported.
     """
-    loaded = arguments.load_all()
-    config, notes = _stored(request.stored, loaded) if request.stored is not None else (None, ())
     made: dict[str, PruneReport] = {}
     failed: list[CompileError] = []
     with ProgressBar() as progress:
-        how = {"progress": progress, **vars(request), "stored": config}
         for name in targets:
             try:
-                report = run_prune_report(loaded.problem, loaded.space, target=name, **how)
-                made[name] = replace(report, notes=(*report.notes, *notes))
+                made[name] = run_prune_report(
+                    loaded.problem, loaded.space, target=name, progress=progress, **choices
+                )
             except CompileError as error:
                 failed.append(error)
     if not made:

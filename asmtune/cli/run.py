@@ -107,35 +107,12 @@ def run(
         "small": "auto" if small else None,
         "buckets": BucketRules.of(rules).rules,
     }
-    files = KeyFiles(record, keys)
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(
-        program, tuple(arguments or ()), switch, options, store, quiet, target, files
+        program, tuple(arguments or ()), switch, options, store, quiet, target, record, keys
     )
     user_program.check()
     return user_program
-
-
-@dataclass(frozen=True)
-class KeyFiles:
-    """The files of `--record` and `--keys`."""
-
-    record: Path | None = None
-    keys: Path | None = None
-
-    def check(self, program: str) -> None:
-        """Check that both can be used.
-
-        Raises:
-            InputError: one cannot be read or written, or holds keys of another program.
-        """
-        from asmtune.runtime.recording.key_file import check_program, read_key_file
-
-        if self.record is not None:
-            check_destinations([("--record", self.record)])
-            check_program(self.record, program)
-        if self.keys is not None:
-            read_key_file(self.keys)
 
 
 @dataclass(frozen=True)
@@ -153,7 +130,8 @@ class UserProgram:
     store: str | None = None
     quiet: bool = False
     target: str | None = None
-    key_files: KeyFiles = field(default_factory=KeyFiles)
+    record: Path | None = None
+    keys: Path | None = None
 
     @property
     def _own_name(self) -> str:
@@ -165,7 +143,8 @@ class UserProgram:
         """Check what is asmtune's own; of the program Python tells what it lacks.
 
         Raises:
-            InputError: an option has none of its values, or Python was started without `site`.
+            InputError: an option has none of its values, a file of keys cannot be used or is of
+            another program, or Python was started without `site`.
         """
         from asmtune.runtime.patching.redirect import check_options
 
@@ -176,7 +155,7 @@ class UserProgram:
             self._check_store(self.store)
         if self.target is not None:
             load_target(self.target)
-        self.key_files.check(self._own_name)
+        self._check_key_files()
 
     @staticmethod
     def _check_store(where: str) -> None:
@@ -185,6 +164,15 @@ class UserProgram:
         home = places.parse(where)
         if isinstance(home, Path) and home.is_dir():
             raise InputError(f"--store {where}: a folder; name the store's file, or a URL")
+
+    def _check_key_files(self) -> None:
+        from asmtune.runtime.recording.key_file import check_program, read_key_file
+
+        if self.record is not None:
+            check_destinations([("--record", self.record)])
+            check_program(self.record, self._own_name)
+        if self.keys is not None:
+            read_key_file(self.keys)
 
     def execute(self) -> NoReturn:
         """Become the Python that runs the program, where `prelude` waits for Triton."""
@@ -207,7 +195,7 @@ class UserProgram:
     def _instructions(self) -> dict[str, str]:
         """Return variables for `prelude`: what `program.Program` reads, and if it always tells."""
         buckets = list(map(str, self.options["buckets"]))
-        files = [self.key_files.record, self.key_files.keys]
+        files = [self.record, self.keys]
         record, keys = [None if file is None else str(file.absolute()) for file in files]
         # The program may have left this folder when it imports Triton.
         target = self.target

@@ -44,7 +44,7 @@ class TuneRequest:
 
         Raises:
             InputError: an effort, strategy or GPU is unknown, or a number of seconds
-                is none above 0.
+                is not above 0.
         """
         from asmtune.measure.accuracy import Bound
         from asmtune.tuning.options import TuneOptions
@@ -105,8 +105,9 @@ EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorou
 Strategy = Annotated[
     str | None, typer.Option(help="What is tried next: model, exhaustive, random, hierarchical.")
 ]
-Seconds = Annotated[float | None, typer.Option(help="At most so many for a shape.")]
-Most = Annotated[int | None, typer.Option(min=1, help="At most so many for a shape.")]
+Seconds = Annotated[float | None, typer.Option(help="Time limit per shape, in seconds.")]
+Compiles = Annotated[int | None, typer.Option(min=1, help="Maximum compiles per shape.")]
+Timings = Annotated[int | None, typer.Option(min=1, help="Maximum timings per shape.")]
 Devices = Annotated[
     list[str],
     typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
@@ -121,7 +122,7 @@ AccuracyBound = Annotated[
         help='Limits on errors against the default, in place of tolerances: "p99=3e-2,max_rel=0.1".'
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Of all that is drawn.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
 Force = Annotated[bool, typer.Option("--force", help="Tune although the store knows the shape.")]
 
 
@@ -135,8 +136,8 @@ def tune(
     effort: EffortName = "balanced",
     strategy: Strategy = None,
     seconds: Seconds = None,
-    compiles: Most = None,
-    timings: Most = None,
+    compiles: Compiles = None,
+    timings: Timings = None,
     devices: Devices = [],  # noqa: B006 - typer copies it
     isolate: Isolate = True,
     tiles: Tiles = False,

@@ -50,7 +50,7 @@ class CodeLine:
         number: line number in the compiler's own text, from 1; empty lines are left out.
         text: without address, trailing comment and indentation by tabs.
         kind: class of its first instruction; None for a label, a directive or a brace.
-        group: what `kind` stands out for; None likewise.
+        group: the group of `kind`; None where that is.
         source: (index into `CodeView.files`, line), where the debug information tells.
         depth: loops around it that work.
         times: executions by one program, on average; 0 of machine code that no path reaches, such
@@ -97,7 +97,7 @@ class CodeView:
 
     Attributes:
         kernel: name of the entry.
-        files: paths of source files, as the compiler was told them, by index.
+        files: paths of source files, as the compiler got them, by index.
         classes: one a class that occurs, most executed first.
         hot: None where the kernel has no loop.
         notes: caveats for the reader.
@@ -161,7 +161,7 @@ class _Weights:
         self._copies: dict[int, list[Instruction]] = {}
         last = 0
         for item in entry.instructions:
-            if item.line != last:  # else it stands on one line with the one before
+            if item.line != last:  # else it is on one line with the one before
                 self._copies.setdefault(item.line, []).append(item)
             last = item.line
 

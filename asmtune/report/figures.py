@@ -29,7 +29,7 @@ COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#8c19ff", "#662200", "#54006
 """Colours of series, on either card apart by 15 or more (CIE76) to each colour-blind eye."""
 
 MARKERS: Final = ("o", "s", "D", "^", "v", "P")
-"""Markers of series in the order of their colours: nothing is told by a colour alone."""
+"""Markers of series in the order of their colours: no meaning is in a colour alone."""
 
 _DARK_COLOURS: Final = ("#56b4e9", "#ff8a3d", "#22a06b", "#9f4bff", "#ffd400", "#ff5c77")
 DARK: Final = {

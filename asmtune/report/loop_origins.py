@@ -3,7 +3,7 @@
 ptxas keeps most loops, unrolls some into a main part and a rest, and drops those that take one
 trip. A loop of the SASS belongs to the loop of the PTX whose source lines it shares, in the same
 nesting; where the debug information is missing, loops pair up in order. How often it runs is how
-often the PTX's does, over the copies of the PTX's body that stand in it. Straight code behind
+often the PTX's does, over the copies of the PTX's body in it. Straight code behind
 an unrolled loop, for the trips that are left, counts once an entry, as all that is conditional.
 """
 
@@ -165,7 +165,7 @@ def _likeness(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> float:
 
 
 def _copies(bodies: _Bodies, loop: int, given: _Bodies, other: int) -> int:
-    """Count how often the PTX's body stands in the SASS's: the least of its classes' ratios.
+    """Count how often the PTX's body is in the SASS's: the least of its classes' ratios.
 
     Unrolling multiplies all classes; one that ptxas makes several instructions of, alone.
     """

@@ -8,6 +8,6 @@ kernel_checks  is a kernel right, and why not: `check_kernel`, `asmtune diagnose
 regression     has a kernel become slower or less exact: `asmtune bench`, `check`, `accuracy`
 roofline       how near is a kernel to a machine's limits: `asmtune roofline`
 lowprec        scales of FP8, and errors through a model
-replay         how good are predictions: `asmtune model collect`, `replay`, `train`
-exports        tuned configs for serving engines and in Python, and back: `asmtune export`, `import`
+replay         how good are predictions: `asmtune model replay`, `collect`, `train`
+exports        tuned configs for stores, engines and Python, and back: `asmtune export`, `import`
 """

@@ -393,14 +393,6 @@ def test_store_by_option_and_by_variable(path: Path, tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_store_that_is_missing(path: Path, tmp_path: Path) -> None:
-    """Reading makes no file for `--store` either."""
-    missing = tmp_path / "no" / "store.sqlite"
-    assert str(missing) in run("ls", "--store", str(missing)).stderr
-    assert run("ls", "--json", "--store", f"sqlite:///{missing}").stdout == "[]\n"
-    assert not missing.parent.exists()
-
-
 def test_no_password_in_messages(path: Path) -> None:
     """What the commands say of a database holds no password."""
     url = "postgresql://me:secret@127.0.0.1:1/x?sslpassword=hidden"

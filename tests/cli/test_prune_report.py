@@ -123,46 +123,6 @@ def test_compile(commands: Commands) -> None:
         assert whole["counts"]["compiled"] == 8
 
 
-@pytest.mark.slow(seconds=3)
-def test_compile_by_default(commands: Commands) -> None:
-    """By default the best of a large space are compiled, as `auto` says, and `all` compiles all."""
-    many = (
-        "prune-report", "{}/doubled.py", "--axis", "BLOCK=64,128,256,512,1024,2048",
-        "--axis", "num_warps=1,2,4,8", "--axis", "num_stages=1,2", "--no-caps",
-    )  # fmt: skip
-    (report,) = json.loads(commands.run(*many, "--format", "json").out)["reports"]
-    (auto,) = json.loads(commands.run(*many, "--compile", "auto", "--format", "json").out)[
-        "reports"
-    ]
-    (whole,) = json.loads(commands.run(*many, "--compile", "all", "--format", "json").out)[
-        "reports"
-    ]
-    assert (report["compiled"]["keep"], report["compiled"]) == ("auto", auto["compiled"])
-    assert report["verdicts"] == auto["verdicts"]
-    assert 0 < report["counts"]["sketched_only"] == 48 - report["counts"]["compiled"]
-    assert whole["compiled"] is None
-    assert (whole["counts"]["sketched_only"], whole["counts"]["compiled"]) == (0, 48)
-    unmeasured = commands.run(*many, "--scorer", "weights", "--format", "json")
-    assert json.loads(unmeasured.out)["reports"][0]["compiled"] is None
-
-
-@pytest.mark.slow
-def test_html(commands: Commands) -> None:
-    """As HTML a page with the code of what is kept; of a saved report the same without code."""
-    doubled = ("prune-report", "{}/doubled.py", "--format")
-    ran = commands.run(*doubled, "html")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("<!doctype html>")
-    codes = re.search(r'id="codes">(.*?)</script>', ran.out)
-    assert codes is not None
-    assert len(json.loads(codes[1])) == 4
-    (commands.folder / "saved.json").write_text(commands.run(*doubled, "json").out)
-    again = commands.run("prune-report", "{}/saved.json", "--format", "html")
-    assert (again.code, again.err) == (0, "")
-    assert 'id="codes">[]</script>' in again.out
-    assert "<h1>doubled</h1>" in again.out
-
-
 def test_a_saved_report(commands: Commands) -> None:
     """A report that was saved as JSON is shown again in any format, findings included."""
     small = (*SMALL, "--keep", "1")
@@ -359,16 +319,6 @@ def asmtune(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         **options,  # type: ignore[call-overload]
     )
-
-
-@pytest.mark.slow(seconds=3)
-def test_a_real_run(commands: Commands) -> None:
-    """A real process in a pipe prints its result, and not a word on stderr."""
-    path = str(commands.folder / "doubled.py")
-    process = asmtune("prune-report", path, "--format", "json", stderr=subprocess.PIPE)
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, b"")
-    assert json.loads(out)["reports"][0]["kernel"] == "doubled"
 
 
 @pytest.mark.slow

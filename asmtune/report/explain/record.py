@@ -26,7 +26,7 @@ from asmtune.report.documents import verdict_json
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number made of features: unit as in the registry, a name to stand before it, formula."""
+    """A number made of features: unit as in the registry, a name to print before it, formula."""
 
     unit: str
     words: str
@@ -114,7 +114,7 @@ TELLING: Final = 0.01
 """Share of the slower config's predicted time; a term that differs by less decides nothing."""
 
 ALIKE: Final = 0.005
-"""Features whose values differ by less, of the larger, are told as equal."""
+"""Features whose values differ by less, of the larger, count as equal."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class Explained:
         report: of all configs that were judged.
         suggestions: up to two changes that are predicted to be faster.
         reading: its parsed assembly; None where it did not compile.
-        code, other_code: of both, or why it cannot be shown; None where it did not compile.
+        code: its code, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         why: its accesses by line and findings; None where it did not compile.
         score_terms: terms that sum to its score, by name; empty for a scorer without terms.
@@ -256,7 +256,6 @@ class Explained:
     comparison: Comparison | None = None
     reading: ConfigReading | None = None
     code: Code | None = None
-    other_code: Code | None = None
     guesses: tuple[str, ...] = ()
     why: Why | None = None
     score_terms: Mapping[str, float] = field(default_factory=dict)
@@ -308,7 +307,7 @@ def explained_json(explained: Explained, *, code: bool) -> str:
         "why": None if explained.why is None else explained.why.document(),
     }
     if code:
-        more |= {"code": to_json(explained.code), "other_code": to_json(explained.other_code)}
+        more["code"] = to_json(explained.code)
     return verdict_json(explained.report, explained.verdict, more)
 
 

@@ -24,7 +24,7 @@ from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import suggestions
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code import CodeReader, Language
-from asmtune.report.explain.record import Code, Explained, compared
+from asmtune.report.explain.record import Explained, compared
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
 from asmtune.store.lookup import StoreLookup
@@ -191,8 +191,10 @@ def explained(
         ranked_us = [v.predicted_us or 0.0 for v in report.verdicts if v.rank is not None]
         own_us = verdict.predicted_us or 0.0
         score_terms = make_scorer(scorer).score_terms(verdict.score, own_us, ranked_us)
-    reader = _Reader(request, language)
-    artifact = reader.artifact(verdict)
+    reader = CodeReader(request.loaded.problem, request.target)
+    found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
+    artifact = found if isinstance(found, Artifact) else None
+    view = reader.sass if language == "SASS" else reader.assembly
     inside = [v for v in report.verdicts if request.outside(v) is None]
     return Explained(
         report=report,
@@ -201,10 +203,9 @@ def explained(
         suggestions=suggestions(verdict, inside),
         comparison=comparison,
         reading=None if artifact is None else reader_for(request.target).reading(artifact),
-        code=reader.code(verdict),
-        other_code=reader.code(comparison.other) if comparison else None,
-        guesses=() if artifact is None else reader.views.guesses(verdict.config, artifact),
-        why=None if artifact is None else reader.views.why(verdict, artifact, inside),
+        code=None if artifact is None else view(request.chosen, artifact),
+        guesses=() if artifact is None else reader.guesses(verdict.config, artifact),
+        why=None if artifact is None else reader.why(verdict, artifact, inside),
         score_terms=score_terms,
         searched=not request.alone,
     )
@@ -224,8 +225,8 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
         funnel = Funnel(request.target, ranker, request.settings, keep, progress)
         try:
             report = funnel.prune(loaded.problem, space)
-            # What is guessed of this config is told with its times; alone, the first config
-            # stands for a default, which it need not be.
+            # Guesses about this config are shown with its times; alone, the first config takes
+            # the place of a default, which it need not be.
             hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
             notes = [note for note in report.notes if not note.startswith(hidden)]
             notes += _workspaces(request, funnel, listed)
@@ -252,25 +253,3 @@ def _workspaces(request: ExplainRequest, funnel: Funnel, listed: Sequence[Config
     own = front.slots(chosen)
     lines = (str(w) for other in others for w in workspaces_of(own, front.slots(other)).values())
     return dict.fromkeys(lines)
-
-
-class _Reader:
-    """Reads the two configs that are held against each other; what they share is read once."""
-
-    def __init__(self, request: ExplainRequest, language: Language) -> None:
-        self.views = CodeReader(request.loaded.problem, request.target)
-        self._artifacts = ArtifactCache.of(request.settings)
-        self._language = language
-
-    def artifact(self, verdict: Verdict) -> Artifact | None:
-        if verdict.artifact is None:
-            return None
-        artifact = self._artifacts.get(verdict.artifact)
-        return artifact if isinstance(artifact, Artifact) else None
-
-    def code(self, verdict: Verdict) -> Code | None:
-        artifact = self.artifact(verdict)
-        if artifact is None:
-            return None
-        view = self.views.sass if self._language == "SASS" else self.views.assembly
-        return view(verdict.config, artifact)

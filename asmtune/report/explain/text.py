@@ -43,27 +43,17 @@ STYLES: Final = {
 """Colours of a terminal, by group."""
 
 
-def classes_table(view: CodeView, other: CodeView | None = None) -> ReportTable:
-    """Tabulate instructions by class: in the text, in the hottest loop, executed by a thread.
-
-    The executions of another config stand beside.
-    """
-    headings = ["class", "in the text", "in the hot loop", "executed"]
-    if other is not None:
-        headings.append("the other's")
+def classes_table(view: CodeView) -> ReportTable:
+    """Tabulate instructions by class: in the text, in the hottest loop, executed by a thread."""
+    headings = ("class", "in the text", "in the hot loop", "executed")
     table = plain_table(f"{view.language} instructions of a thread", headings)
-    beside = {count.kind: count.executed for count in other.classes} if other else {}
     for count in view.classes:
-        row = [str(count.instructions), str(count.hot), f"{count.executed:,.0f}"]
-        if other is not None:
-            row.append(f"{beside.pop(count.kind, 0.0):,.0f}")
+        row = (str(count.instructions), str(count.hot), f"{count.executed:,.0f}")
         table.add_row(_word(count.kind), *row, style=STYLES[count.group])
-    for kind, executed in beside.items():
-        table.add_row(_word(kind), "", "", "", f"{executed:,.0f}")
     table.add_section()
     total = [sum(c.instructions for c in view.classes), sum(c.hot for c in view.classes)]
-    totals = [sum(c.executed for c in each.classes) for each in (view, other) if each is not None]
-    table.add_row("all", *map(str, total), *(f"{executed:,.0f}" for executed in totals))
+    executed = sum(count.executed for count in view.classes)
+    table.add_row("all", *map(str, total), f"{executed:,.0f}")
     return table
 
 
@@ -297,9 +287,9 @@ def _resources(reading: ConfigReading) -> ReportTable:
 
 
 def _code(explained: Explained) -> Iterator[RenderableType]:
-    code, other = explained.code, explained.other_code
+    code = explained.code
     if isinstance(code, Failure):
         yield Text(f"its code cannot be shown: {code}", "yellow")
     elif code is not None:
-        yield classes_table(code, other if isinstance(other, CodeView) else None)
+        yield classes_table(code)
         yield hot_loop(code)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
+from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.registry import FEATURES
 from asmtune.report.cells import dtype_words, words
@@ -65,20 +66,13 @@ def _labels(reports: Sequence[PruneReport]) -> list[str]:
 
 def _report(report: PruneReport, label: str) -> dict[str, Any]:
     axes, columns = _axes(report.verdicts)
-    columns |= _verdicts(report.verdicts)
-    for name in TERMS:
-        if any(v.terms_us and name in v.terms_us for v in report.verdicts):
-            columns[f"{name}_us"] = [_value((v.terms_us or {}).get(name)) for v in report.verdicts]
-    measured = [_value(v.measured_us) for v in report.verdicts]
-    is_measured = any(us is not None for us in measured)
-    if is_measured:
-        columns["measured_us"] = measured
-        columns |= _statistics(report.verdicts)
-    for name in FEATURES:
-        values = [_value(v.features.get(name)) if v.features else None for v in report.verdicts]
-        # A config's own num_warps is not overwritten by the feature of that name.
-        if name not in columns and any(value is not None for value in values):
-            columns[name] = values
+    rows = [_row(verdict) for verdict in report.verdicts]
+    names = dict.fromkeys(name for row in rows for name in row)
+    # A config's own num_warps is not overwritten by the feature of that name.
+    known = {name for verdict in report.verdicts for name in verdict.config.to_dict()} - OWN
+    known |= {name for name in names if name.startswith("config.")}
+    own = [name for name in names if name not in known]
+    columns |= {name: [_value(row.get(name)) for row in rows] for name in own}
     return {
         "kernel": report.kernel,
         "target": report.target,
@@ -86,7 +80,7 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
         "scorer": report.scorer,
         "worth": list(worth(report)),
         "notes": list(report.notes),
-        "measured": is_measured,
+        "measured": "measured_us" in columns,
         "kept": len(report.kept),
         "funnel": dropped_rows(report),
         "axes": axes,
@@ -99,19 +93,14 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
     }
 
 
-def _statistics(verdicts: Sequence[Verdict]) -> dict[str, list[float | int | None]]:
-    """Return columns of the samples' statistics, if any config has them; RSD in percent."""
-    known = [v.measured for v in verdicts]
-    if not any(known):
-        return {}
-    return {
-        "measured_p90_us": [_value(own.p90_us) if own else None for own in known],
-        "measured_p99_us": [_value(own.p99_us) if own else None for own in known],
-        "measured_rsd": [
-            _value(round(100 * own.rsd, 2)) if own and own.rsd is not None else None
-            for own in known
-        ],
-    }
+def _row(verdict: Verdict) -> dict[str, Any]:
+    """Return what CSV has of a verdict, its first reason and the terms of its time as well."""
+    row = verdict_row(verdict)
+    first = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
+    more = {"kept": int(verdict.kept), "reason": first, "reasons": " ".join(row["reasons"].split())}
+    if row.get("measured_rsd") is not None:
+        more["measured_rsd"] = round(100 * row["measured_rsd"], 2)
+    return row | more | {f"{name}_us": us for name, us in (verdict.terms_us or {}).items()}
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
@@ -122,19 +111,6 @@ def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]
         for name in names
     }
     return list(columns), columns
-
-
-def _verdicts(verdicts: Sequence[Verdict]) -> dict[str, list[Any]]:
-    return {
-        "kept": [int(v.kept) for v in verdicts],
-        "dropped_at": [v.dropped_at for v in verdicts],
-        "reason": [v.reasons[0].rule if v.reasons else v.dropped_at for v in verdicts],
-        "reasons": [" ".join("; ".join(map(str, v.reasons)).split()) for v in verdicts],
-        "rank": [v.rank for v in verdicts],
-        "score": [_value(v.score) for v in verdicts],
-        "predicted_us": [_value(v.predicted_us) for v in verdicts],
-        "bottleneck": [v.bottleneck for v in verdicts],
-    }
 
 
 def _value(value: Any) -> Any:
@@ -215,7 +191,7 @@ def _style() -> str:
 def _policy(script: str) -> str:
     """Write the page's policy: it runs its one script, and loads nothing.
 
-    Styles stand inline too, and libraries set some on elements.
+    Styles are inline too, and libraries set some on elements.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return (

@@ -180,7 +180,7 @@ def _timed(report: PruneReport, timings: Timings) -> PruneReport:
 
 
 STORE: Final = "store"
-"""The value of `--timings` that stands for the record that launches would find."""
+"""The value of `--timings` that names the record that launches would find."""
 
 
 def measured_times(

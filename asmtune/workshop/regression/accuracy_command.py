@@ -48,7 +48,7 @@ Inputs = Annotated[
     typer.Option(help="random, heavy-tailed, outlier-channels, or a .pt, .npy, .safetensors file."),
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Of the inputs; default 0, or drawn anew for a history.")
+    int | None, typer.Option(help="Seed of the inputs; default 0; random with --history.")
 ]
 Html = Annotated[Path | None, typer.Option(help="A page with figure and table to write.")]
 Draw = Annotated[Path | None, typer.Option(help="Histogram and tail: .svg, .png or .pdf.")]

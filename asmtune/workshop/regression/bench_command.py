@@ -32,7 +32,7 @@ Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="The run's file: .json or .json.gz.")
 ]
 Processes = Annotated[
-    int, typer.Option(min=1, max=200, help="So many time all kernels, one after another.")
+    int, typer.Option(min=1, max=200, help="Number of timing processes, run one after another.")
 ]
 Energy = Annotated[bool, typer.Option("--energy", help="Read energy too, for GOPS/W: 0.3 s a row.")]
 Figure = Annotated[

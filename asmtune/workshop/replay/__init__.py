@@ -4,4 +4,7 @@ flow          verdicts on recorded configs, ranked by each scorer
 results       shares of the best speed kept
 measured_error  tables of a scorer's error, which `--keep auto` chooses by
 traces        tuning runs as recordings
+collect       timings of whole spaces, from a GPU
+train         rows of the learned scorer, from recorded timings
+command       `asmtune model`, with `train_command`
 """

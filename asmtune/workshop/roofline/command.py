@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.arguments import KernelArguments
 from asmtune.cli.output import check_destinations, print_line, write_result
-from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, ScorerName
+from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, KernelArguments, ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.plain_functions import with_patterns
@@ -141,7 +140,7 @@ class PlainFunctions:
         if len(functions) == len(kernels) and self.is_shaped:
             raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
         return [
-            KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid).load_all()
+            KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid).load()
             if kernel in functions
             else kernel
             for kernel in kernels
