@@ -17,7 +17,6 @@ from typing import Any, Final
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.rows import verdict_row
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.registry import FEATURES
 from asmtune.report.cells import dtype_words, words
@@ -95,7 +94,7 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
 
 def _row(verdict: Verdict) -> dict[str, Any]:
     """Return what CSV has of a verdict, its first reason and the terms of its time as well."""
-    row = verdict_row(verdict)
+    row = verdict.row()
     first = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
     more = {"kept": int(verdict.kept), "reason": first, "reasons": " ".join(row["reasons"].split())}
     if row.get("measured_rsd") is not None:
