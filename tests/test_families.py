@@ -20,7 +20,7 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.artifacts import Artifact, Sketch
-from tests.compile.sketching import sketch_one
+from tests.compile.making import sketch_one
 from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parents[1]

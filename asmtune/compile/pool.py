@@ -1,4 +1,4 @@
-"""Compiles many configs in parallel: joblib hands shares of them to workers.
+"""Compiles many configs in parallel: workers take shares of them.
 
 A family is configs whose PTX likely differs in the register cap only. One worker takes all of it,
 so that LLVM runs once. Sketches take a tenth of the time of a compile, so a worker takes many
@@ -7,28 +7,28 @@ configs of one tile at once.
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Callable, Generator, Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from asmtune.base.child import ChildGoneError
+from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.sandbox import borrow_sandbox
+from asmtune.compile.sandbox import begin_idle, borrow_sandbox
 from asmtune.compile.worker import (
     CompiledConfig,
     CompileItem,
     CompileJob,
-    CompileSite,
     ItemResult,
     Maker,
     Outcome,
-    StartCompiler,
-    failed_job,
+    made_in,
     make_artifact,
     make_sketch,
+    start_compiler,
     work,
 )
 from asmtune.compile.workers import Workers
@@ -184,7 +184,7 @@ class _Flow(Generic[R]):
         cache = ArtifactCache.of(self.settings)
         place, known = cache.prepare(), self.hooks.known
         done: Generator[list[ItemResult[R]], None, None] = self.workers.unordered(
-            work, lambda flag: self._jobs(configs, cache, place, flag), failed_job
+            work, self._jobs(configs, cache, place)
         )
         compiled = False
         try:
@@ -208,9 +208,10 @@ class _Flow(Generic[R]):
             yield self.known.pop()
 
     def _jobs(
-        self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders, flag: Path
+        self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders
     ) -> Iterator[CompileJob[R]]:
         """Yield shares, each lowered only when a worker is about to be free."""
+        most = self.workers.jobs if self.workers.is_local else None
         for share in self._shares(configs):
             fresh = []
             for position, request in share:
@@ -224,7 +225,7 @@ class _Flow(Generic[R]):
                     fresh.append(CompileItem(position, request, entry))
             if fresh:
                 yield CompileJob(
-                    tuple(fresh), self.make, self.hooks.read, self.settings, place, flag
+                    tuple(fresh), self.make, self.hooks.read, self.settings, place, most
                 )
 
     def _shares(self, configs: Sequence[Config]) -> Iterator[list[Pair]]:
@@ -249,25 +250,30 @@ def warm(
     modules: Sequence[str],
     settings: Settings,
     workers: Workers | None = None,
-) -> threading.Thread:
-    """Start workers and their compilers in the background, and return at once.
-
-    Starting them takes a second, in which this process can do something else.
+) -> None:
+    """Start the workers' children and return at once: they take a second to be ready.
 
     Args:
         machine: Triton's (backend, arch, warp size); None if it is not known yet.
-        modules: names of modules that will read artifacts in the workers.
+        modules: names of modules that will read artifacts in the children.
         settings: limits of a compile.
         workers: by default those that `joblib.parallel_config` gives this thread.
     """
     from asmtune.triton_api.caches import environment
 
-    start = StartCompiler(machine, environment(), settings.compile_memory_bytes, tuple(modules))
     chosen = workers or Workers(settings.jobs)
-    chosen.prepare()
-    thread = threading.Thread(target=chosen.each, args=(start,), name="asmtune-warm")
-    thread.start()
-    return thread
+    if not chosen.is_local:
+        return
+    variables = environment()
+    # On a full disk, or where one dies at once, this is said when it is used.
+    with contextlib.suppress(StoreError, OSError, ChildGoneError):
+        how = start_compiler, machine, tuple(modules)
+        begin_idle(settings.compile_memory_bytes, chosen.jobs, variables, *how)
+
+
+def whole(made: R) -> R:
+    """Read all of an artifact."""
+    return made
 
 
 def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure:
@@ -278,9 +284,10 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
     """
     cache = ArtifactCache.of(settings)
     place = cache.prepare()
+    item, how = CompileItem(0, request), (make_artifact, whole, place)
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
-        site = CompileSite(settings, place, sandbox)
-        outcome, entry = make_artifact(CompileItem(0, request), site)
-    if entry is not None:
-        cache.keep(request.digest, entry)
-    return outcome
+        result: ItemResult[Artifact] = made_in(sandbox, item, how, settings)
+    if result.entry is not None:
+        cache.keep(request.digest, result.entry)
+    outcome = result.outcome
+    return outcome if isinstance(outcome, Failure) else outcome.reading

@@ -1,29 +1,35 @@
-"""Compiles in a child process that is killed at its time limit."""
+"""Calls functions in child processes, each of which is killed at its time limit."""
 
 from __future__ import annotations
 
 import base64
 import os
+import pickle
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.text import amount
-from asmtune.compile.lower import LowerRequest
+from asmtune.compile.child_main import packed
 from asmtune.core.failures import wants_memory
-from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+from asmtune.core.records.artifacts import Failure
 
 _NO_INSTRUCTION: Final = "LLVM ERROR: Cannot select"
 _START_S: Final = 60.0  # importing Triton takes 0.3 s, and seconds on a cold disk
 _AMPLE_BYTES: Final = 4 << 30
 """Address space that is enough for any compile seen; under less, a signal is put down to it."""
 
-_POLL_S: Final = 0.1  # between two checks of the cancel flag
+_POLL_S: Final = 0.1  # between two looks at whether anybody waits
+READ: Final = "read"
+"""The stage in which a finished artifact is stored and read."""
+
+Variables = Mapping[str, str | None]
+"""Variables that the compiler reads; None for one that is not set."""
 
 
 class JobCancelledError(Exception):
@@ -31,7 +37,7 @@ class JobCancelledError(Exception):
 
 
 class Sandbox:
-    """Compiles in one child, which is started on demand, and again after it was killed.
+    """Calls functions in one child, which is started on demand, and again after it was killed.
 
     LLVM and ptxas ignore Python's signals, so only killing the process ends a compile. The child
     and everything it started share a process group, which is killed as a whole. The child may take
@@ -42,104 +48,63 @@ class Sandbox:
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         self._child: Child | None = None
-        self._environment: Mapping[str, str | None] = {}
+        self._environment: Variables = {}
         self._variables: Mapping[str, str] = {}
         self._lock = threading.Lock()
 
-    def compile(
+    def call(
         self,
-        request: LowerRequest,
-        timeout_s: float,
-        flag: Path | None = None,
-        uncapped: Artifact | None = None,
-    ) -> Artifact | Failure:
-        """Compile within `timeout_s` seconds, the child's start not counted.
+        function: Callable[..., Any],
+        *arguments: Any,
+        environment: Variables | None = None,
+        limit_s: float = float("inf"),
+        stop: threading.Event | None = None,
+    ) -> Any:
+        """Return what `function(compiler, *arguments)` returns in the child, or why it cannot.
 
-        One request at a time; other threads wait for their turn. Of a config with a register cap,
-        `uncapped` is the artifact without it, whose PTX is used where the cap is its one change.
+        One call at a time; other threads wait for their turn.
+
+        Args:
+            function: of a module of asmtune; gets the child's `Compiler` first.
+            arguments: what it gets besides; they pickle.
+            environment: variables that its child must have; by default any child will do.
+            limit_s: seconds from the first stage that it announces to the stage `READ`.
+            stop: set when nobody waits any more.
 
         Raises:
-            JobCancelledError: the file `flag` exists: nobody waits any more. The child is killed.
+            JobCancelledError: `stop` is set. The child is killed.
+            Exception: whatever the function raises.
         """
-        message = _message(request, sketch=False)
-        if uncapped is not None and {"llir", "ptx"} <= set(uncapped.outputs):
-            message["uncapped"] = {"metadata": uncapped.metadata, **uncapped.outputs}
-        built = self._ask(message, request, timeout_s, flag)
-        if isinstance(built, Failure):
-            return _of_file(built, request)
-        built["cubin"] = base64.b64decode(built["cubin"])
-        return Artifact(digest=request.digest, arch=_arch(request), **built)
-
-    def sketch(
-        self, request: LowerRequest, timeout_s: float, flag: Path | None = None
-    ) -> Sketch | Failure:
-        """Compile as far as LLVM, like `compile`."""
-        message = _message(request, sketch=True)
-        answer = self._ask(message, request, timeout_s, flag)
+        message = {"call": packed((function, arguments)), "path": sys.path}
+        with self._lock:
+            self._fit(environment)
+            answer = self._answer(message, limit_s, stop)
         if isinstance(answer, Failure):
-            return _of_file(answer, request)
-        return Sketch(request.digest, _arch(request), answer["ttgir"], answer["metadata"])
-
-    def start(
-        self, machine: tuple[str, int | str, int], environment: Mapping[str, str | None]
-    ) -> None:
-        """Start the child if there is none, and wait until it could compile."""
-        request = LowerRequest("", {}, machine, environment, "")
-        self._ask({"start": machine}, request, _START_S, None)
-
-    def begin(self, environment: Mapping[str, str | None] | None = None) -> None:
-        """Start the child if there is none, by default as the last one was; do not wait."""
-        with self._lock:
-            if environment is not None:
-                self._environment = environment
-            self._ready()
-
-    def _ask(
-        self,
-        message: dict[str, Any],
-        request: LowerRequest,
-        timeout_s: float,
-        flag: Path | None,
-    ) -> dict[str, Any] | Failure:
-        with self._lock:
-            self._environment = environment = request.environment
-            is_other = any(
-                self._variables.get(name) != value for name, value in environment.items()
-            )
-            if is_other:
-                self.close()
-            return self._answer(message, timeout_s, flag)
-
-    def _answer(
-        self, message: dict[str, Any], timeout_s: float, flag: Path | None
-    ) -> dict[str, Any] | Failure:
-        child, stage = self._ready(), "start"
-        limit_s = _START_S
-        try:
-            child.send(message)
-            end = time.monotonic() + limit_s
-            while True:
-                answer = _receive(child, end, flag)
-                if "stage" in answer:
-                    if stage == "start":
-                        limit_s = timeout_s
-                        end = time.monotonic() + limit_s
-                    stage = answer["stage"]
-                    continue
-                if "failure" in answer:
-                    return self._limited(self._with_diagnostics(Failure(**answer["failure"])))
-                result: dict[str, Any] = answer["result"]
-                return result
-        except TimeoutError:
-            child.kill()
-            self._child = None
-            more = "" if stage == "start" else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
-            return Failure(stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}")
-        except JobCancelledError:
+            return self.limited(answer)
+        if "error" in answer:
+            raise pickle.loads(base64.b64decode(answer["error"]))
+        result = pickle.loads(base64.b64decode(answer["result"]))
+        if answer["ends"]:
             self.close()
-            raise
-        except ChildGoneError:
-            return self._crash(stage)
+        return result
+
+    def begin(
+        self,
+        environment: Variables | None = None,
+        function: Callable[..., Any] | None = None,
+        *arguments: Any,
+    ) -> None:
+        """Start the child if there is none, and have it call a function; do not wait for either.
+
+        Raises:
+            StoreError: there is no room for its temporary file.
+        """
+        with self._lock:
+            self._fit(environment)
+            child = self._ready()
+            if function is not None:
+                call = packed((function, arguments))
+                child.send({"call": call, "path": sys.path, "quiet": True})
 
     def close(self) -> None:
         """Kill the child and everything it started."""
@@ -147,33 +112,47 @@ class Sandbox:
             self._child.kill()
         self._child = None
 
+    def _fit(self, environment: Variables | None) -> None:
+        """End a child that has other variables than it must have."""
+        if environment is not None:
+            self._environment = environment
+            if any(self._variables.get(name) != value for name, value in environment.items()):
+                self.close()
+
     def _ready(self) -> Child:
         if self._child is None or not self._child.is_running:
             self.close()
-            memory = str(self._memory_bytes)
             variables = {**os.environ, **self._environment}
             self._variables = {n: value for n, value in variables.items() if value is not None}
-            command = module_command("asmtune.compile.child_main", memory)
+            command = module_command("asmtune.compile.child_main", str(self._memory_bytes))
             self._child = Child(command, self._variables)
         return self._child
 
-    def _with_diagnostics(self, failure: Failure) -> Failure:
-        """Put the compiler's first error on stderr before a failure of an MLIR pass.
-
-        MLIR turns a segmentation fault in a pass into an ordinary failure. The child may be
-        damaged then, so it is not used again.
-        """
-        if "PassManager" not in failure.detail and "Parse MLIR" not in failure.detail:
-            return failure
-        assert self._child is not None
-        log = self._child.log_lines()
-        errors = [line for line in log if " error: " in line]
-        self.close()
-        from asmtune.triton_api.compiler import compiler_error  # Triton's own modules come with it
-
-        told = compiler_error("\n".join(log))
-        lines = [told, *errors[:1], failure.detail] if told else [failure.detail]
-        return replace(failure, detail="\n".join(lines))
+    def _answer(
+        self, message: dict[str, Any], timeout_s: float, stop: threading.Event | None
+    ) -> dict[str, Any] | Failure:
+        child, stage = self._ready(), "start"
+        limit_s = _START_S if timeout_s < float("inf") else timeout_s
+        try:
+            child.send(message)
+            end = time.monotonic() + limit_s
+            while True:
+                answer = _receive(child, end, stop)
+                if "stage" not in answer:
+                    return answer
+                if stage == "start":
+                    limit_s, end = timeout_s, time.monotonic() + timeout_s
+                if (stage := answer["stage"]) == READ:
+                    limit_s, end = _START_S, time.monotonic() + _START_S
+        except TimeoutError:
+            self.close()
+            more = "" if stage in ("start", READ) else "; ASMTUNE_COMPILE_TIMEOUT_S sets the limit"
+            return Failure(stage, "timeout", f"the compiler was ended after {limit_s:g} s{more}")
+        except JobCancelledError:
+            self.close()
+            raise
+        except ChildGoneError:
+            return self._crash(stage)
 
     def _crash(self, stage: str) -> Failure:
         """Return the failure of a child that ended without an answer."""
@@ -189,9 +168,9 @@ class Sandbox:
         text = f"the compiler died with {cause}{last}"
         # MLIR ends with a signal, and no word, where it gets no memory.
         starved = wants_memory(text) or (ended.signal_name and self._memory_bytes < _AMPLE_BYTES)
-        return self._limited(Failure(stage, "memory" if starved else "crash", text))
+        return Failure(stage, "memory" if starved else "crash", text)
 
-    def _limited(self, failure: Failure) -> Failure:
+    def limited(self, failure: Failure) -> Failure:
         """Add the limit to a failure for want of memory."""
         if failure.kind != "memory":
             return failure
@@ -200,16 +179,16 @@ class Sandbox:
         return replace(failure, detail=detail)
 
 
-def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
+def _receive(child: Child, end: float, stop: threading.Event | None) -> dict[str, Any]:
     """Return the child's next message.
 
     Raises:
         TimeoutError: `end` of the monotonic clock passed.
-        JobCancelledError: the flag exists.
+        JobCancelledError: `stop` is set.
         ChildGoneError: the child hung up.
     """
     while True:
-        if flag is not None and flag.exists():
+        if stop is not None and stop.is_set():
             raise JobCancelledError
         left_s = max(0.0, end - time.monotonic())
         try:
@@ -219,51 +198,74 @@ def _receive(child: Child, end: float, flag: Path | None) -> dict[str, Any]:
                 raise
 
 
-def _message(request: LowerRequest, *, sketch: bool) -> dict[str, Any]:
-    return {
-        "ttir": request.ttir,
-        "options": request.options,
-        "machine": request.machine,
-        "override": None if request.override is None else asdict(request.override),
-        "gluon": request.gluon,
-        "compiler": request.compiler,
-        "sketch": sketch,
-    }
-
-
-def _of_file(failure: Failure, request: LowerRequest) -> Failure:
-    """Add the name of the request's hand-edited file, if any, to a failure."""
-    return failure if request.override is None else request.override.failed(failure)
-
-
-def _arch(request: LowerRequest) -> str:
-    backend, arch, _ = request.machine
-    return f"sm_{arch}" if backend == "cuda" else str(arch)
-
-
-_lock = threading.Lock()
+_free = threading.Condition()
 _idle: dict[tuple[int, int], list[Sandbox]] = {}
+_lent: dict[tuple[int, int], int] = {}
+
+
+def _unlock_in_child() -> None:
+    global _free
+    _free = threading.Condition()  # another thread may have held it while this process forked off
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 @contextmanager
-def borrow_sandbox(memory_bytes: int) -> Iterator[Sandbox]:
+def borrow_sandbox(
+    memory_bytes: int, most: float = float("inf"), stop: threading.Event | None = None
+) -> Iterator[Sandbox]:
     """Lend a sandbox to this thread; it is kept, since starting one takes 0.3 s and more.
 
     A forked process starts its own, since it shares the pipes of its parent's.
+
+    Args:
+        memory_bytes: address space of its child.
+        most: sandboxes that may be lent at once; others are waited for.
+        stop: set when nobody waits any more.
+
+    Raises:
+        JobCancelledError: `stop` is set before one is free.
     """
-    with _lock:
-        idle = _idle.setdefault((os.getpid(), memory_bytes), [])
+    key = os.getpid(), memory_bytes
+    with _free:
+        while _lent.get(key, 0) >= most:
+            _free.wait(_POLL_S)
+            if stop is not None and stop.is_set():
+                raise JobCancelledError
+        _lent[key] = _lent.get(key, 0) + 1
+        idle = _idle.setdefault(key, [])
         sandbox = idle.pop() if idle else Sandbox(memory_bytes)
     try:
         yield sandbox
     finally:
-        with _lock:
+        with _free:
             idle.append(sandbox)
+            _lent[key] -= 1
+            _free.notify_all()
+
+
+def begin_idle(
+    memory_bytes: int, most: int, environment: Variables, function: Callable[..., Any], *given: Any
+) -> None:
+    """Start children as long as fewer than `most` are lent or ready; have those call a function.
+
+    Raises:
+        StoreError: there is no room for their temporary files.
+    """
+    key = os.getpid(), memory_bytes
+    with _free:
+        idle = _idle.setdefault(key, [])
+        count = max(0, most - _lent.get(key, 0))
+        idle.extend(Sandbox(memory_bytes) for _ in range(count - len(idle)))
+        chosen = idle[-count:] if count else []
+    for sandbox in chosen:
+        sandbox.begin(environment, function, *given)
 
 
 def release() -> None:
     """End this process's idle children."""
-    with _lock:
+    with _free:
         for (pid, _), idle in _idle.items():
             while pid == os.getpid() and idle:
                 idle.pop().close()

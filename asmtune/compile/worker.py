@@ -1,14 +1,14 @@
-"""A worker's job: compiles a share of the configs, stores and reads each artifact."""
+"""A worker's job: has a child compile a share of the configs, store and read each artifact."""
 
 from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from asmtune.base.errors import CompileError, ParseError, StoreError
 from asmtune.base.fingerprint import version_of
@@ -21,9 +21,12 @@ from asmtune.compile.artifacts import (
     write_artifact,
 )
 from asmtune.compile.lower import LowerRequest
-from asmtune.compile.sandbox import JobCancelledError, Sandbox, borrow_sandbox
+from asmtune.compile.sandbox import READ, JobCancelledError, Sandbox, borrow_sandbox
 from asmtune.compile.stored_ir import read_sketch, write_sketch
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+
+if TYPE_CHECKING:
+    from asmtune.compile.child_main import Compiler
 
 R = TypeVar("R")
 
@@ -78,7 +81,7 @@ class CompileJob(Generic[R]):
         make: `make_artifact` or `make_sketch`.
         read: what to take from the artifact or sketch.
         place: folders of the calling process's cache.
-        flag: a file that exists once the job is cancelled.
+        most: children that may work at once; None for a worker of a cluster.
         triton: version of Triton in the calling process, which the digests depend on.
     """
 
@@ -87,23 +90,20 @@ class CompileJob(Generic[R]):
     read: Callable[[Any], R]
     settings: Settings
     place: ArtifactFolders
-    flag: Path
+    most: int | None = None
     triton: str = field(default_factory=lambda: version_of("triton"))
 
 
 @dataclass(frozen=True)
 class CompileSite:
-    """Holds a worker's limits, folders and compiler.
+    """Holds a child's folders and compiler.
 
     Attributes:
         place: folders of the calling process's cache; None if they are not visible here.
-        flag: a file that exists once nobody waits any more.
     """
 
-    settings: Settings
     place: ArtifactFolders | None
-    sandbox: Sandbox
-    flag: Path | None = None
+    compiler: Compiler
 
     def lookup(self, item: CompileItem) -> Artifact | Failure | None:
         """Return the stored outcome of an item, or None."""
@@ -120,8 +120,8 @@ class CompileSite:
         return None
 
 
-def work(job: CompileJob[R]) -> list[ItemResult[R]]:
-    """Compile the items of a job, up to where it is cancelled.
+def work(job: CompileJob[R], stop: threading.Event | None) -> list[ItemResult[R]]:
+    """Have a child compile the items of a job, up to where nobody waits any more.
 
     Raises:
         CompileError: this machine has another Triton than the calling process.
@@ -131,38 +131,61 @@ def work(job: CompileJob[R]) -> list[ItemResult[R]]:
             f"worker on {platform.node()}: triton {here}, but {job.triton} where it is asked for; "
             "install the same"
         )
-    place = job.place if job.place.is_here else None
+    how = job.make, job.read, job.place
+    settings, most = job.settings, float("inf") if job.most is None else job.most
     done: list[ItemResult[R]] = []
-    with borrow_sandbox(job.settings.compile_memory_bytes) as sandbox:
-        site = CompileSite(job.settings, place, sandbox, job.flag)
+    with borrow_sandbox(settings.compile_memory_bytes, most, stop) as sandbox:
         try:
             for item in job.items:
-                done.append(_done(item, job, site))
+                done.append(made_in(sandbox, item, how, settings, stop))
         except JobCancelledError:
             sandbox.begin()  # for the next job: a child takes a second to start
     return done
 
 
-def failed_job(job: CompileJob[R]) -> list[ItemResult[R]]:
-    """Return a failure for each item of a job whose worker died twice."""
-    detail = "the worker died, of what it read or for want of memory"
-    return [ItemResult(item.position, Failure("start", "crash", detail)) for item in job.items]
+def made_in(
+    sandbox: Sandbox,
+    item: CompileItem,
+    how: tuple[Maker, Callable[[Any], R], ArtifactFolders],
+    settings: Settings,
+    stop: threading.Event | None = None,
+) -> ItemResult[R]:
+    """Have a sandbox's child make an item; the failure of one that dies is the item's.
+
+    Raises:
+        JobCancelledError: nobody waits any more.
+    """
+    request = item.request
+    result = sandbox.call(
+        compile_item, item, *how,
+        environment=request.environment, limit_s=settings.compile_timeout_s, stop=stop,
+    )  # fmt: skip
+    if not isinstance(result, Failure):
+        made: ItemResult[R] = result
+        if isinstance(made.outcome, Failure):
+            made = replace(made, outcome=sandbox.limited(made.outcome))
+        return made
+    failure = _of_file(result, item)
+    # LLVM that lacks an instruction ends its process, and would again.
+    return ItemResult(item.position, failure, encode_artifact(request.digest, failure))
 
 
-def _done(item: CompileItem, job: CompileJob[R], site: CompileSite) -> ItemResult[R]:
-    if job.flag.exists():
-        raise JobCancelledError
-    outcome, entry = job.make(item, site)
+def compile_item(
+    compiler: Compiler,
+    item: CompileItem,
+    make: Maker,
+    read: Callable[[Any], R],
+    place: ArtifactFolders,
+) -> ItemResult[R]:
+    """Make an item's artifact or sketch in a child, and read it."""
+    outcome, entry = make(item, CompileSite(place if place.is_here else None, compiler))
     if isinstance(outcome, Failure):
         return ItemResult(item.position, outcome, entry)
+    compiler.announce(READ)
     try:
-        return ItemResult(item.position, CompiledConfig(outcome.digest, job.read(outcome)), entry)
+        return ItemResult(item.position, CompiledConfig(outcome.digest, read(outcome)), entry)
     except ParseError as error:
         return ItemResult(item.position, Failure("read", "parse", str(error)), entry)
-
-
-def _artifact(outcome: Artifact | Failure | None) -> Artifact | None:
-    return outcome if isinstance(outcome, Artifact) else None
 
 
 def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Failure, bytes | None]:
@@ -171,9 +194,13 @@ def make_artifact(item: CompileItem, site: CompileSite) -> tuple[Artifact | Fail
     if known is not None:
         return known, None
     request, uncapped = item.request, item.request.uncapped_digest
+    message = _message(item)
     parent = None if uncapped is None else site.stored(uncapped)
-    limit_s, flag = site.settings.compile_timeout_s, site.flag
-    outcome = site.sandbox.compile(request, limit_s, flag, _artifact(parent))
+    if isinstance(parent, Artifact) and {"llir", "ptx"} <= set(parent.outputs):
+        message["uncapped"] = {"metadata": parent.metadata, **parent.outputs}
+    outcome = _told(site.compiler.back_end.build(message), item, site.compiler)
+    if not isinstance(outcome, Failure):
+        outcome = Artifact(digest=request.digest, arch=_arch(item), **outcome)
     entry = encode_artifact(request.digest, outcome)
     if entry is not None and site.place is not None:
         with contextlib.suppress(StoreError):
@@ -189,37 +216,73 @@ def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure,
         return Sketch(known.digest, known.arch, known.outputs["ttgir"], known.metadata), None
     if known is not None:
         return known, None
-    folders = site.place.folders if site.place else ()
-    if (stored := read_sketch(folders, item.request.digest)) is not None:
+    digest, folders = item.request.digest, site.place.folders if site.place else ()
+    if (stored := read_sketch(folders, digest)) is not None:
         return stored, None
-    made = site.sandbox.sketch(item.request, site.settings.compile_timeout_s, site.flag)
-    if isinstance(made, Sketch):
-        write_sketch(folders, made)
-    return made, None
+    made = _told(site.compiler.back_end.sketch(_message(item)), item, site.compiler)
+    if isinstance(made, Failure):
+        return made, None
+    sketch = Sketch(digest, _arch(item), made["ttgir"], made["metadata"])
+    write_sketch(folders, sketch)
+    return sketch, None
 
 
-@dataclass(frozen=True)
-class StartCompiler:
-    """Starts a worker's child and imports the reader: both take a second at first.
+def _told(made: Any, item: CompileItem, compiler: Compiler) -> Any:
+    """Put the compiler's first error on stderr before a failure of an MLIR pass.
 
-    Attributes:
-        machine: Triton's (backend, arch, warp size); None if it is not known yet: then the child
-            imports Triton, and nobody waits for it.
-        environment: variables that the compiler reads; None for one that is not set.
-        memory_bytes: address space of the child.
-        modules: what reads artifacts there.
+    MLIR turns a segmentation fault in a pass into an ordinary failure. The child may be damaged
+    then, so it is not used again.
     """
+    if not isinstance(made, Failure):
+        return made
+    if "PassManager" in made.detail or "Parse MLIR" in made.detail:
+        from asmtune.triton_api.compiler import compiler_error
 
-    machine: tuple[str, int | str, int] | None
-    environment: Mapping[str, str | None]
-    memory_bytes: int
-    modules: tuple[str, ...]
+        compiler.is_damaged = True
+        log = compiler.log()
+        errors = [line for line in log.splitlines() if " error: " in line]
+        if told := compiler_error(log):
+            made = replace(made, detail="\n".join([told, *errors[:1], made.detail]))
+    return _of_file(made, item)
 
-    def __call__(self) -> None:
-        """Wait until the child is ready to compile."""
-        with borrow_sandbox(self.memory_bytes) as sandbox:
-            sandbox.begin(self.environment)
-            for name in self.modules:
-                import_module(name)
-            if self.machine is not None:
-                sandbox.start(self.machine, self.environment)
+
+def _of_file(failure: Failure, item: CompileItem) -> Failure:
+    """Add the name of the request's hand-edited file, if any, to a failure."""
+    override = item.request.override
+    return failure if override is None else override.failed(failure)
+
+
+def _message(item: CompileItem) -> dict[str, Any]:
+    request = item.request
+    return {
+        "ttir": request.ttir,
+        "options": request.options,
+        "machine": request.machine,
+        "override": None if request.override is None else asdict(request.override),
+        "gluon": request.gluon,
+        "compiler": request.compiler,
+    }
+
+
+def _arch(item: CompileItem) -> str:
+    backend, arch, _ = item.request.machine
+    return f"sm_{arch}" if backend == "cuda" else str(arch)
+
+
+def start_compiler(
+    compiler: Compiler, machine: tuple[str, int | str, int] | None, modules: tuple[str, ...]
+) -> None:
+    """Import in a child what reads artifacts, and make its compiler: both take a second at first.
+
+    Args:
+        compiler: the child's.
+        machine: Triton's (backend, arch, warp size); None if it is not known yet.
+        modules: names of modules.
+    """
+    for name in modules:
+        import_module(name)
+    from asmtune.compile.back_end import toolchain_of
+
+    if machine is not None:
+        toolchain_of(*machine)
+    _ = compiler.back_end

@@ -49,7 +49,7 @@ def compiled_in_a_fork() -> None:
 def compiled_after_a_warm_start() -> None:
     """Start workers early; fork off, and spawn, meanwhile; then compile."""
     settings = Settings(cache_dir=Path("unused"), jobs=2)
-    thread = warm(load_target("H200").machine, (digest_of.__module__,), settings)
+    warm(load_target("H200").machine, (digest_of.__module__,), settings)
     if (child := os.fork()) == 0:
         sys.exit(7)
     _, status = os.waitpid(child, 0)
@@ -57,7 +57,6 @@ def compiled_after_a_warm_start() -> None:
     spawned = multiprocessing.get_context("spawn").Process(target=say, args=("spawned",))
     spawned.start()
     spawned.join()
-    thread.join()
     say(f"{compiled(2)} compiled")
 
 

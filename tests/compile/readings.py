@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from typing import Any
 
 from asmtune.compile.lower import LowerRequest
@@ -33,12 +32,6 @@ def deadly(made: Any) -> str:
     if made.metadata["num_warps"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return digest_of(made)
-
-
-def sleeps(seconds: float) -> float:
-    """Sleeps so long; gives it back."""
-    time.sleep(seconds)
-    return seconds
 
 
 class StrangeError(Exception):

@@ -11,26 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from joblib import Parallel, delayed
-from joblib.externals.loky import get_reusable_executor
 
 from asmtune.base.errors import CompileError, StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile import worker
+from asmtune.compile import sandbox, worker
 from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders, ArtifactWarning
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, compile_configs, compile_one
-from asmtune.compile.sandbox import Sandbox
+from asmtune.compile.pool import Hooks, compile_configs, compile_one, warm
 from asmtune.compile.seals import SECRET
 from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
+from tests.compile.making import sketch_one
 from tests.compile.readings import admit, digest_of, whole
-from tests.compile.sketching import sketch_one
 from tests.sample_kernels import product_problem, scale_problem
 
-ABSENT = Path("/absent")
 CONFIGS = [Config({"BLOCK": block}) for block in (256, 512, 1024)]
 
 
@@ -184,15 +180,15 @@ def test_a_worker_knows_the_folder(tmp_path: Path) -> None:
 
 @pytest.fixture
 def distant_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Two workers that take a relative path for another folder than this process does."""
+    """Two children that take a relative path for another folder than this process does."""
     (tmp_path / "here").mkdir()
     (tmp_path / "there" / "cache").mkdir(parents=True)
-    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+    sandbox.release()
     monkeypatch.chdir(tmp_path / "there")
-    Parallel(2)(delayed(os.getpid)() for _ in range(2))
+    warm(None, (), Settings(jobs=2))
     monkeypatch.chdir(tmp_path / "here")
     yield tmp_path / "there"
-    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+    sandbox.release()
 
 
 @pytest.mark.slow
@@ -227,20 +223,18 @@ def test_failures_travel(distant_workers: Path, target: Target) -> None:
         assert made[position] == outcome
 
 
-def test_an_entry_is_sent_along(
-    target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_entry_is_sent_along(target: Target, settings: Settings) -> None:
     """A worker that cannot see the folder reads what lies in it from the job, and makes nothing."""
     request = Lowering(scale_problem(), target, 30).request(CONFIGS[0])
     assert isinstance(request, LowerRequest)
     made, sketch = compile_one(request, settings), sketch_one(request, settings)
     assert isinstance(made, Artifact)
     assert isinstance(sketch, Sketch)
-    monkeypatch.setattr(Sandbox, "_ask", lambda *_, **__: pytest.fail("compiled"))
+    hasty = replace(settings, compile_timeout_s=1e-4)  # a stage would fail
     item = worker.CompileItem(0, request, cache_of(settings).raw(request.digest))
     nowhere = ArtifactFolders((Path("/nowhere"),), b"x")
     for make, expected in ((worker.make_artifact, made), (worker.make_sketch, sketch)):
-        (done,) = worker.work(worker.CompileJob((item,), make, whole, settings, nowhere, ABSENT))
+        (done,) = worker.work(worker.CompileJob((item,), make, whole, hasty, nowhere), None)
         assert isinstance(done.outcome, CompiledConfig)
         assert done.outcome.reading == expected
         assert done.entry is None
@@ -252,7 +246,7 @@ def test_a_worker_with_another_triton(target: Target, settings: Settings) -> Non
     assert isinstance(request, LowerRequest)
     place = cache_of(settings).prepare()
     job = worker.CompileJob(
-        (worker.CompileItem(0, request),), worker.make_artifact, whole, settings, place, ABSENT
+        (worker.CompileItem(0, request),), worker.make_artifact, whole, settings, place
     )
     with pytest.raises(CompileError, match=r"triton 3\..* but 2\.0 where .* install the same"):
-        worker.work(replace(job, triton="2.0"))
+        worker.work(replace(job, triton="2.0"), None)

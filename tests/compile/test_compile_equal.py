@@ -19,6 +19,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
+from tests.compile.making import compiled_in
 from tests.sample_kernels import (
     product_problem,
     scale,
@@ -40,7 +41,7 @@ def request_of(problem: Problem, config: Config, machine: Target) -> LowerReques
 def check(problem: Problem, config: Config, machine: Target, sandbox: Sandbox) -> Artifact:
     """Compile on both ways; PTX, cubin and what a launch needs to know are equal."""
     request = request_of(problem, config, machine)
-    artifact = sandbox.compile(request, 60)
+    artifact = compiled_in(sandbox, request, 60)
     assert isinstance(artifact, Artifact), artifact
     own = compiled_by_triton(problem, config, machine.capability)
     assert artifact.outputs["ptx"] == own.asm["ptx"]
@@ -142,7 +143,7 @@ def test_heuristics_equal(shared_sandbox: Sandbox, target: Target) -> None:
     wrapped = triton.heuristics({"BLOCK": lambda values: values["n"] // 8})(scale)
     arguments = scale_problem(1024).arguments
     request = request_of(Problem(wrapped, arguments, (1,)), Config({}), target)
-    artifact = shared_sandbox.compile(request, 60)
+    artifact = compiled_in(shared_sandbox, request, 60)
     own = compiled_by_triton(Problem(scale, arguments, (1,)), Config({"BLOCK": 128}), 90)
     assert isinstance(artifact, Artifact)
     assert artifact.cubin == own.asm["cubin"]

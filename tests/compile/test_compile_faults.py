@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from joblib.externals.loky import get_reusable_executor
 from triton import knobs
 
 from asmtune.base.settings import Settings
@@ -54,7 +53,6 @@ def faulty_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 def _forget_workers() -> None:
     """End what was started with another environment."""
-    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
     release()
 
 

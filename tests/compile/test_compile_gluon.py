@@ -17,7 +17,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from asmtune.triton_api.jit_functions import is_gluon
 from tests import gluon_kernels as kernels
-from tests.compile.sketching import sketch_one
+from tests.compile.making import sketch_one
 from tests.tuning_support import add
 
 

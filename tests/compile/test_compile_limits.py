@@ -22,6 +22,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact, Failure
+from tests.compile.making import compiled_in
 from tests.sample_kernels import (
     one_pointer,
     pair,
@@ -73,18 +74,18 @@ def leader_of(sandbox: Sandbox) -> int:
 @pytest.mark.slow(seconds=2)
 def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     """A compile over its limit ends then, with every process that it started; the next works."""
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     child = leader_of(sandbox)
     assert group(child) == [child]
     start = time.monotonic()
-    outcome = sandbox.compile(lowered(target, SLOW), 1.5)
+    outcome = compiled_in(sandbox, lowered(target, SLOW), 1.5)
     assert time.monotonic() - start < 15  # whole, it takes minutes
     assert isinstance(outcome, Failure)
     assert outcome.kind == "timeout"
     assert outcome.stage in ("ttgir", "llir", "ptx", "cubin")
     assert "after 1.5 s; ASMTUNE_COMPILE_TIMEOUT_S sets" in outcome.detail
     assert is_gone(child)
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     assert leader_of(sandbox) != child
 
 
@@ -103,7 +104,9 @@ def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path)
         patch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(sleeper))
         child = leader_of(sandbox) if sandbox._ready() else 0
         watched = _watch(child, str(sleeper))
-        outcome = sandbox.compile(lowered(target), 8)  # on a busy machine 2 s end before it runs
+        outcome = compiled_in(
+            sandbox, lowered(target), 8
+        )  # on a busy machine 2 s end before it runs
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("cubin", "timeout")
     assert watched.result(5), "the assembler never ran"
@@ -135,7 +138,7 @@ def _watch(leader: int, name: str) -> Future[bool]:
 def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
     """A limit that nothing can meet fails alike, however often, and leaves no process."""
     for _ in range(2):
-        outcome = sandbox.compile(lowered(target), 0.001)
+        outcome = compiled_in(sandbox, lowered(target), 0.001)
         assert isinstance(outcome, Failure)
         assert outcome.kind == "timeout"
         assert sandbox._child is None
@@ -145,43 +148,43 @@ def test_a_tiny_limit(sandbox: Sandbox, target: Target) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Signals) -> None:
     """A child that a signal ends while it compiles is a crash that names it; the next works."""
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     child = leader_of(sandbox)
     killer = threading.Timer(0.7, os.kill, (child, number))
     killer.start()
-    outcome = sandbox.compile(lowered(target, SLOW), 60)
+    outcome = compiled_in(sandbox, lowered(target, SLOW), 60)
     killer.join()
     assert isinstance(outcome, Failure)
     assert outcome.kind == "crash"
     assert number.name in outcome.detail
     assert is_gone(child)
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
 
 
 @pytest.mark.slow(seconds=1)
 def test_a_segmentation_fault(sandbox: Sandbox, target: Target) -> None:
     """A fault in a pass, which MLIR survives in doubt, is a failure, and ends the child."""
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     child = leader_of(sandbox)
     killer = threading.Timer(0.7, os.kill, (child, signal.SIGSEGV))
     killer.start()
-    outcome = sandbox.compile(lowered(target, SLOW), 60)
+    outcome = compiled_in(sandbox, lowered(target, SLOW), 60)
     killer.join()
     assert isinstance(outcome, Failure)
     assert outcome.kind in ("crash", "compiler")
     assert is_gone(child)
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
 
 
 @pytest.mark.slow
 def test_a_pass_that_fails(sandbox: Sandbox, target: Target) -> None:
     """A failure of a pass carries what the compiler said of it on stderr."""
-    outcome = sandbox.compile(lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
+    outcome = compiled_in(sandbox, lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
     if isinstance(outcome, Artifact):
         pytest.skip("this Triton reduces across a cluster")
     assert (outcome.stage, outcome.kind) == ("ttgir", "compiler")
     assert " error: " in outcome.detail.splitlines()[1]
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
 
 
 @pytest.mark.slow
@@ -189,26 +192,26 @@ def test_an_assertion_of_the_compiler(sandbox: Sandbox, target: Target) -> None:
     """A compiler that aborts is a crash with the last that it said; the next compile works."""
     request = lowered(target)
     broken = replace(request, ttir=request.ttir.replace("tt.func public", "tt.func private"))
-    outcome = sandbox.compile(broken, 60)
+    outcome = compiled_in(sandbox, broken, 60)
     assert isinstance(outcome, Failure)
     assert outcome.kind in ("crash", "compiler")
-    assert isinstance(sandbox.compile(request, 60), Artifact)
+    assert isinstance(compiled_in(sandbox, request, 60), Artifact)
 
 
 @pytest.mark.slow
 def test_a_child_that_died_before(sandbox: Sandbox, target: Target) -> None:
     """A child that was killed while it had nothing to do is replaced unnoticed."""
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     os.kill(leader_of(sandbox), signal.SIGKILL)
     time.sleep(0.2)
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
 
 
 def test_memory_limit(target: Target) -> None:
     """A child that may not have the memory to start, or to compile, is a failure."""
     small = Sandbox(64 << 20)
     try:
-        outcome = small.compile(lowered(target), 60)
+        outcome = compiled_in(small, lowered(target), 60)
     finally:
         small.close()
     assert isinstance(outcome, Failure)
@@ -224,6 +227,7 @@ def test_children_end_with_their_parent() -> None:
         "import os, threading, time\n"
         "from asmtune.compile.lower import Lowering\n"
         "from asmtune.compile.sandbox import Sandbox\n"
+        "from tests.compile.making import compiled_in\n"
         "from asmtune.core.config import Config\n"
         "from asmtune.core.hardware.shipped import load_target\n"
         "from tests.sample_kernels import row_sum_problem\n"
@@ -237,7 +241,7 @@ def test_children_end_with_their_parent() -> None:
         "request = Lowering(row_sum_problem(), load_target('H200'), 30).request(\n"
         "    Config({'BLOCK': 1 << 17}, num_warps=1))\n"
         "threading.Thread(target=die).start()\n"
-        "sandbox.compile(request, 60)\n"
+        "compiled_in(sandbox, request, 60)\n"
     )
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
@@ -265,10 +269,10 @@ def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
         for block in (64, 128, 256)
         for warps in (1, 2, 4)
     ]
-    assert isinstance(sandbox.compile(requests[0], 60), Artifact)
+    assert isinstance(compiled_in(sandbox, requests[0], 60), Artifact)
     child = leader_of(sandbox)
     with ThreadPoolExecutor(len(requests)) as threads:
-        made = list(threads.map(lambda request: sandbox.compile(request, 60), requests))
+        made = list(threads.map(lambda request: compiled_in(sandbox, request, 60), requests))
     assert leader_of(sandbox) == child
     for request, artifact in zip(requests, made, strict=True):
         assert isinstance(artifact, Artifact), artifact
@@ -296,7 +300,7 @@ def test_compiles_at_once_have_a_child_each(target: Target) -> None:
     """Threads that compile at once in one process do so in children of their own, kept after."""
     with borrow_sandbox(1 << 33) as first, borrow_sandbox(1 << 33) as second:
         assert first is not second
-        assert isinstance(first.compile(lowered(target), 60), Artifact)
+        assert isinstance(compiled_in(first, lowered(target), 60), Artifact)
         child = leader_of(first)
     with borrow_sandbox(1 << 33) as again:
         assert again in (first, second)
@@ -308,12 +312,12 @@ def test_a_child_outlives_the_thread_that_asked(sandbox: Sandbox, target: Target
     """A thread that ends does not take the child with it, which serves the next one."""
     for _ in range(2):
         with ThreadPoolExecutor(1) as threads:
-            outcome = threads.submit(sandbox.compile, lowered(target), 60).result()
+            outcome = threads.submit(compiled_in, sandbox, lowered(target)).result()
         assert isinstance(outcome, Artifact)
         child = leader_of(sandbox)
         time.sleep(0.3)
         assert group(child) == [child]
-    assert isinstance(sandbox.compile(lowered(target), 60), Artifact)
+    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     assert leader_of(sandbox) == child
 
 
@@ -352,15 +356,15 @@ def test_nothing_on_the_terminal(
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
     request = Lowering(product_problem(), target, 30).request(Config(tile, maxnreg=32))
     assert isinstance(request, LowerRequest)
-    outcome = sandbox.compile(request, 60)
+    outcome = compiled_in(sandbox, request, 60)
     assert isinstance(outcome, Failure)
     refusal = Lowering(one_pointer(refused, n=8), target, 30).request(Config({"BLOCK": 64}))
     assert isinstance(refusal, Failure)
     # MLIR and LLVM speak on stderr, where they fail and where they abort.
-    sandbox.compile(lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
+    compiled_in(sandbox, lowered(target, Config({"BLOCK": 256}, num_ctas=2)), 60)
     request = lowered(target)
     private = request.ttir.replace("tt.func public", "tt.func private")
-    assert isinstance(sandbox.compile(replace(request, ttir=private), 60), Failure)
+    assert isinstance(compiled_in(sandbox, replace(request, ttir=private), 60), Failure)
     assert capfd.readouterr() == ("", "")
 
 
@@ -370,7 +374,7 @@ def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
     request = Lowering(product_problem(), target, 30).request(Config(tile, maxnreg=32))
     assert isinstance(request, LowerRequest)
-    outcome = sandbox.compile(request, 60)
+    outcome = compiled_in(sandbox, request, 60)
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("cubin", "registers")
     assert "ptxas" in outcome.detail or "register" in outcome.detail.lower()

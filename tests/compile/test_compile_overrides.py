@@ -18,8 +18,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.features.reader import ProfileReader
+from tests.compile.making import sketch_one
 from tests.compile.readings import admit, digest_of
-from tests.compile.sketching import sketch_one
 from tests.compile.triton_reference import compiled_by_triton
 from tests.sample_kernels import row_sum_problem
 

@@ -16,6 +16,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from tests.compile.making import compiled_in
 from tests.sample_kernels import (
     asks_for_threads,
     asks_for_warps,
@@ -95,13 +96,13 @@ def test_sharing_changes_nothing(family: str, name: str, shared_sandbox: Sandbox
     """Every config of a family gets the PTX, cubin and metadata that it gets alone."""
     problem, configs = FAMILIES[family]
     made = requests(problem, configs, load_target(name))
-    together = [results(shared_sandbox.compile(request, 60)) for request in made]
+    together = [results(compiled_in(shared_sandbox, request, 60)) for request in made]
     distinct = {request.digest: place for place, request in enumerate(made)}
     for place in sorted(distinct.values())[1:]:
         # A child that has compiled nothing else shares nothing.
         alone = Sandbox(1 << 34)
         try:
-            assert results(alone.compile(made[place], 60)) == together[place]
+            assert results(compiled_in(alone, made[place], 60)) == together[place]
         finally:
             alone.close()
 
@@ -124,12 +125,12 @@ def test_a_cap_is_assembled_from_the_artifact_without(
     uncapped, capped = made[0], made[1]
     assert uncapped.uncapped_digest is None
     assert capped.uncapped_digest == uncapped.digest
-    parent = sandbox.compile(uncapped, 60)
+    parent = compiled_in(sandbox, uncapped, 60)
     assert isinstance(parent, Artifact)
     alone = [Sandbox(1 << 34) for _ in range(2)]
     try:
         whole_one, derived = (
-            one.compile(capped, 60, None, given)
+            compiled_in(one, capped, parent=given)
             for one, given in zip(alone, (None, parent), strict=True)
         )
     finally:
@@ -145,7 +146,7 @@ def test_sharing_skips_llvm(sandbox: Sandbox, target: Target) -> None:
     """The second config of a family spends no time in LLVM, and a new tile does again."""
     other = Config({**TILE, "BLOCK_N": 32})
     configs = [Config(TILE, maxnreg=128), Config(TILE, maxnreg=96), other]
-    made = [sandbox.compile(r, 60) for r in requests(product_problem(), configs, target)]
+    made = [compiled_in(sandbox, r, 60) for r in requests(product_problem(), configs, target)]
     stages = [set(artifact.seconds) for artifact in made if isinstance(artifact, Artifact)]
     assert stages[0] == {"ttir", "ttgir", "llir", "ptx", "cubin"} == stages[2]
     assert stages[1] == {"ttir", "ttgir", "cubin"}

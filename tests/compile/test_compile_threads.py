@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any
 
 import joblib
 import pytest
-from joblib.externals.loky import get_reusable_executor
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
 from asmtune.compile import sandbox
+from asmtune.compile import workers as workers_module
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import CompiledConfig
@@ -26,16 +27,20 @@ from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.predict.prune.front import Front
 from tests.compile.process_tree import comes_true, descendants
-from tests.compile.readings import StrangeError, admit, breaks, digest_of, sleeps, where
+from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
 
 CHILD = "asmtune.compile.child_main"
+
+
+def same(task: int, _: object) -> int:
+    """Give a task back."""
+    return task
+
+
 CONFIGS = [Config({"BLOCK": block}) for block in (256, 512, 1024, 2048)]
 SLOW = [Config({"BLOCK": 1 << 17}, num_warps=1, maxnreg=cap) for cap in (None, 64)]
 """LLVM needs minutes for each."""
-
-NOISY = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-"""loky's own thread may die of a KeyError when joblib ends it for a task that raises."""
 
 
 def hooks() -> Hooks[str]:
@@ -51,10 +56,8 @@ def patient(empty_settings: Settings) -> Settings:
 
 @pytest.fixture
 def no_workers() -> None:
-    """No worker is left of earlier tests, and no idle child of this process's own."""
-    get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+    """No idle child is left of earlier tests."""
     sandbox.release()
-    assert comes_true(lambda: not descendants(CHILD, own=False))
 
 
 def busy() -> set[int]:
@@ -96,7 +99,6 @@ def refuses(config: Config, request: LowerRequest) -> Failure | None:
 
 
 @pytest.mark.slow
-@NOISY
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize(
     ("faulty", "error"),
@@ -141,7 +143,6 @@ def test_given_up_half_way(
 
 
 @pytest.mark.slow
-@NOISY
 @pytest.mark.parametrize("trouble", ["given up", "an error"])
 def test_others_go_on(trouble: str, target: Target, patient: Settings, no_workers: None) -> None:
     """What ends the compiles of one thread costs another thread no config."""
@@ -154,7 +155,6 @@ def test_others_go_on(trouble: str, target: Target, patient: Settings, no_worker
             next(found)
             found.close()
         else:
-            # joblib ends its workers, which are all threads' own, when a task raises.
             with pytest.raises(StrangeError):
                 list(compile_configs(lowering, many[:4], Hooks(breaks, admit), patient))
         made = other.result(120)
@@ -220,7 +220,7 @@ def test_stop_ends_one_purpose_alone() -> None:
     sketching = compiling.fork()
 
     def done(stopped: Workers) -> list[int]:
-        results = sketching.unordered(abs, lambda _: iter(range(20)), abs)
+        results = sketching.unordered(same, iter(range(20)))
         first = next(results)
         stopped.stop()
         return [first, *results]
@@ -232,24 +232,23 @@ def test_stop_ends_one_purpose_alone() -> None:
 def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> None:
     """Workers and their compilers that were started early are those that compile."""
     lowering = Lowering(scale_problem(), target, 30)
-    warm(lowering.machine, READERS, patient).join(60)
-    started = set(descendants(CHILD, own=False))
+    before = set(descendants(CHILD))
+    warm(lowering.machine, READERS, patient)
+    started = set(descendants(CHILD)) - before
     assert len(started) == 2
     made = dict(sketch_configs(lowering, CONFIGS, hooks(), patient))
     assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
-    assert set(descendants(CHILD, own=False)) == started
+    assert set(descendants(CHILD)) - before == started
 
 
 @pytest.mark.slow
 def test_warm_while_compiling(target: Target, patient: Settings, no_workers: None) -> None:
     """Warming does not disturb compiles that begin meanwhile, nor who gives them up."""
     lowering = Lowering(scale_problem(), target, 30)
-    thread = warm(lowering.machine, READERS, patient)
+    warm(lowering.machine, READERS, patient)
     found = compile_configs(lowering, CONFIGS, hooks(), patient)
     next(found)
     found.close()
-    thread.join(60)
-    assert not thread.is_alive()
     made = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
     assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
 
@@ -270,40 +269,48 @@ def test_joblib_settings_of_the_thread(settings: Settings) -> None:
         assert Workers(3).jobs == joblib.cpu_count()
 
 
+@pytest.mark.parametrize(("asked", "most"), [(1, 1), (8, 8), (4096, None)])
+def test_more_workers_than_cpus(asked: int, most: int | None) -> None:
+    """A few times the CPUs compile at once, whatever is asked for, and a warning says so."""
+    workers_module._warn_of_limit.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        jobs = Workers(asked).jobs
+    assert jobs == (most or max(8, 4 * len(os.sched_getaffinity(0))))
+    assert [f"{asked} compiles at once" in str(one.message) for one in caught] == [True] * (
+        not most
+    )
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("backend", "threads", "processes"),
-    [("threading", True, False), ("multiprocessing", False, True), ("loky", False, True)],
-)
-def test_the_users_backend_compiles(
-    backend: str, threads: bool, processes: bool, target: Target, empty_settings: Settings
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_children_read_in_parallel(
+    backend: str, target: Target, patient: Settings, no_workers: None
 ) -> None:
-    """Compiles run on the backend that surrounds the call, though another thread collects them."""
-    lowering = Lowering(scale_problem(), target, 30)
+    """Children read what they compile, as many as `n_jobs` says, beside other threads' too."""
+    lowering, before = Lowering(scale_problem(), target, 30), set(descendants(CHILD))
     with joblib.parallel_config(backend=backend, n_jobs=2):
         workers = Workers(1)
     reading: Hooks[Any] = Hooks(where, admit)
-    with ThreadPoolExecutor(1) as pool:
-        made = pool.submit(
-            lambda: dict(compile_configs(lowering, CONFIGS, reading, empty_settings, workers))
-        ).result(120)
-    places = [outcome.reading for outcome in made.values() if isinstance(outcome, CompiledConfig)]
-    assert len(places) == 4
-    assert all((pid != os.getpid()) == processes for _, pid in places)
-    assert (len({name for name, _ in places}) > 1) == threads
+
+    def made() -> set[int]:
+        found = dict(
+            compile_configs(lowering, CONFIGS, replace(reading, known={}), patient, workers)
+        )
+        return {o.reading[1] for o in found.values() if isinstance(o, CompiledConfig)}
+
+    with ThreadPoolExecutor(2) as pool:
+        processes = [one.result(120) for one in [pool.submit(made), pool.submit(made)]]
+    assert os.getpid() not in set.union(*processes)
+    assert len(set(descendants(CHILD)) - before) == 2
 
 
 @pytest.mark.slow(seconds=3)
-def test_a_call_that_kills_its_worker_loses_no_task_of_others() -> None:
-    """The call gives None; what other threads run meanwhile is run again, and later calls run."""
+def test_a_call_that_kills_its_child_costs_no_other() -> None:
+    """The call gives None; later calls run; what one raises is raised here."""
     workers = Workers(2)
     assert workers.call(abs, -1) == 1
-    with ThreadPoolExecutor(1) as thread:
-        killed = thread.submit(workers.call, os._exit, 1)
-        tasks = [0.2 + number / 100 for number in range(8)]
-        slept = list(workers.unordered(sleeps, lambda _: iter(tasks), lambda _: -1.0))
-        assert killed.result() is None
-    assert sorted(slept) == tasks
+    assert workers.call(os._exit, 1) is None
     assert workers.call(abs, -2) == 2
     with pytest.raises(ValueError, match="invalid literal"):
         workers.call(int, "x")

@@ -23,7 +23,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.asm.fixture_kernels import tma_gemm
-from tests.compile.sketching import sketch_one
+from tests.compile.making import compiled_in, sketch_one, sketched_in
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -67,7 +67,7 @@ def test_as_the_whole_compile_has_it(
     """TTGIR, shared memory, tensor memory and warps are those of the artifact."""
     request = request_of(*KERNELS[name], machine)
     artifact = compile_one(request, settings)
-    sketch = shared_sandbox.sketch(request, 60)
+    sketch = sketched_in(shared_sandbox, request, 60)
     assert isinstance(artifact, Artifact), artifact
     assert isinstance(sketch, Sketch), sketch
     assert bare(sketch.ttgir) == bare(artifact.outputs["ttgir"])
@@ -85,10 +85,10 @@ def whole(made: Any) -> Any:
 def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
     """A compile after a sketch of the same request, and before one, changes neither."""
     request = request_of(product_problem(), Config(TILE, num_stages=4), "H200")
-    first = shared_sandbox.sketch(request, 60)
-    built = shared_sandbox.compile(request, 60)
+    first = sketched_in(shared_sandbox, request, 60)
+    built = compiled_in(shared_sandbox, request, 60)
     assert isinstance(built, Artifact)
-    assert shared_sandbox.sketch(request, 60) == first
+    assert sketched_in(shared_sandbox, request, 60) == first
 
 
 def refuse_wide(config: Config, request: LowerRequest) -> Failure | None:
@@ -153,7 +153,7 @@ def test_the_deadline_holds(empty_settings: Settings) -> None:
     request = request_of(product_problem(), Config(TILE, num_stages=5), "H200")
     sandbox = Sandbox(1 << 34)
     try:
-        outcome = sandbox.sketch(request, 1e-4)
+        outcome = sketched_in(sandbox, request, 1e-4)
     finally:
         sandbox.close()
     assert isinstance(outcome, Failure)
@@ -163,6 +163,6 @@ def test_the_deadline_holds(empty_settings: Settings) -> None:
 def test_what_does_not_parse_is_a_failure(shared_sandbox: Sandbox) -> None:
     """Text that Triton cannot read is a failure, and the child lives on."""
     request = request_of(scale_problem(), Config({"BLOCK": 512}), "H200")
-    broken = shared_sandbox.sketch(replace(request, ttir="module {"), 60)
+    broken = sketched_in(shared_sandbox, replace(request, ttir="module {"), 60)
     assert isinstance(broken, Failure)
-    assert isinstance(shared_sandbox.sketch(request, 60), Sketch)
+    assert isinstance(sketched_in(shared_sandbox, request, 60), Sketch)

@@ -30,7 +30,7 @@ from asmtune.predict.features.sketch.reader import SketchReader
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.vectors import base_columns
 from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
-from tests.compile.sketching import sketch_one
+from tests.compile.making import sketch_one
 from tests.launch_kernels import looped, pointers
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 

@@ -17,7 +17,7 @@ from asmtune.core.records.artifacts import Sketch
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader
-from tests.compile.sketching import sketch_one
+from tests.compile.making import sketch_one
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "corpus" / "families"
 FAMILIES = sorted(m.name for m in pkgutil.iter_modules([str(FOLDER)]) if m.name[0] != "_")

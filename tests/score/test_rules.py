@@ -27,6 +27,7 @@ from asmtune.ir.ttir.costs import Dot
 from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.score.rules import Rule, broken_rules
 from asmtune.predict.score.scorer import Candidate
+from tests.compile.making import compiled_in
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
 
 ORACLE = Path(__file__).parents[3] / "shared" / "oracle" / "h200.json.gz"
@@ -67,7 +68,7 @@ def judge(
         *broken_rules(candidate, "config", hard=True),
         *broken_rules(candidate, "ir", hard=True),
     ]
-    return [reason.rule for reason in broken], sandbox.compile(request, 60)
+    return [reason.rule for reason in broken], compiled_in(sandbox, request, 60)
 
 
 TILES = [

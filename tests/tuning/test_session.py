@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 
 from asmtune.base.errors import CompileError, MeasureError
-from asmtune.compile import pool
+from asmtune.compile import worker
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
-from asmtune.compile.worker import CompileItem, CompileSite
+from asmtune.compile.worker import CompileItem, make_sketch
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
@@ -114,17 +114,16 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     assert all(verdict.predicted_us for verdict in read)
     estimates = [Verdict(c, kept=True, predicted_us=50.0 if c == worst else 9.0) for c in configs]
     monkeypatch.setattr(background_compiler, "estimated", lambda *_: estimates)
-    make, threads = pool.make_artifact, threading.Event()
+    make = worker.made_in
 
-    def hanging(item: CompileItem, site: CompileSite) -> Any:
+    def hanging(sandbox: Sandbox, item: CompileItem, how: Any, settings: Any, stop: Any) -> Any:
         wanted = tuner.funnel.front(made).lowering.request(worst)
         if isinstance(wanted, Failure) or item.request.digest != wanted.digest:
-            return make(item, site)
-        while site.flag is None or not site.flag.exists():
-            threads.wait(0.01)
+            return make(sandbox, item, how, settings, stop)
+        stop.wait()
         raise JobCancelledError
 
-    monkeypatch.setattr(pool, "make_artifact", hanging)
+    monkeypatch.setattr(worker, "made_in", hanging)
     monkeypatch.setattr(Model, "__init__", lambda *_: pytest.fail("no model is needed"))
     listed = Space.from_configs(configs)
     result = resolved(tuner, searched=listed, made=made)
@@ -207,7 +206,13 @@ def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.Monk
     count = len(tuner.funnel.sketches)
     assert count >= 40
     monkeypatch.setattr(Toolchain, "front_end", lambda *_: pytest.fail("it is lowered again"))
-    monkeypatch.setattr(Sandbox, "sketch", lambda *_: pytest.fail("it is sketched again"))
+    call = Sandbox.call
+
+    def called(sandbox: Sandbox, function: Any, *given: Any, **how: Any) -> Any:
+        assert make_sketch not in given, "it is sketched again"
+        return call(sandbox, function, *given, **how)
+
+    monkeypatch.setattr(Sandbox, "call", called)
     assert resolved(tuner, listed, problem(8192)).outcome == "tuned"
     assert len(tuner.funnel.sketches) == count
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -187,10 +186,10 @@ class Front:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def warm(self, moment: Moment = "sketch") -> threading.Thread:
-        """Start the workers in the background, which takes a second."""
+    def warm(self, moment: Moment = "sketch") -> None:
+        """Start the workers, which are ready in a second."""
         reader = type(self._reader(moment)).__module__
-        return warm(self.target.machine, (reader,), self.settings, self.workers)
+        warm(self.target.machine, (reader,), self.settings, self.workers)
 
     def stop(self) -> None:
         """End the compiles of other threads; their `verdicts` return what is known by then."""

@@ -189,10 +189,10 @@ def queue_of(device: str) -> BackgroundQueue:
 @cache
 def _queue_of_process(device: str, pid: int) -> BackgroundQueue:  # noqa: ARG001 - a fork has no threads
     queue = BackgroundQueue()
-    # What Python does not document, and its pools of threads and joblib's of processes use:
-    # they wait at the end of the program for the compiles that they run, before `atexit` has
-    # its turn. The last that is registered comes first, so that theirs must be by now.
-    importlib.import_module("asmtune.compile.workers")
+    # What Python does not document, and its pools of threads use: they wait at the end of the
+    # program for what they run, before `atexit` has its turn. The last that is registered comes
+    # first, so that theirs must be by now.
+    importlib.import_module("concurrent.futures.thread")
     at_end = getattr(threading, "_register_atexit", atexit.register)
     at_end(queue.stop)
     return queue

@@ -40,37 +40,12 @@ def start_early() -> None:
     from asmtune.compile.workers import Workers
     from asmtune.runtime.launch.planning import build_early
 
-    def start() -> None:
-        warming.join()
-        if _over.is_set():
-            return
-        # The program ends meanwhile, or the disk is full.
-        with suppress(RuntimeError, OSError, StoreError):
-            # Now that joblib has registered what waits for its workers: this is called before it.
-            threading._register_atexit(end_early)  # type: ignore[attr-defined]
+    def build() -> None:
+        with suppress(RuntimeError, OSError, StoreError):  # the disk is full
             Workers(settings.jobs).call(build_early, None)
 
-    warming = warm(None, _READERS, settings)
-    early = threading.Thread(target=start, name="asmtune-early")
-    early.start()
-    _early.append(early)
-
-
-_early: Final[list[threading.Thread]] = []
-"""The thread of `start_early`."""
-
-_over: Final = threading.Event()
-
-
-def end_early() -> None:
-    """End what `start_early` has not finished: a program that is over would wait for it."""
-    _over.set()
-    for thread in _early:
-        while thread.is_alive():
-            from asmtune.compile.worker_pools import kill_workers
-
-            kill_workers()
-            thread.join(0.02)
+    warm(None, _READERS, settings)
+    threading.Thread(target=build, name="asmtune-early", daemon=True).start()
 
 
 def start_workers(device: str) -> None:
