@@ -101,12 +101,12 @@ def run(
     if module and code:
         raise InputError("-m and -c: PROGRAM is either a module's name or code; leave one out")
     rules: list[str | BucketRule] = [*bucket, *(BucketRules.of(buckets).rules if buckets else ())]
-    options = {
+    options: dict[str, Any] = {
         "effort": effort,
         "on_miss": on_miss,
-        "small": "auto" if small else None,
         "buckets": BucketRules.of(rules).rules,
     }
+    options |= {} if small else {"small": None}
     files = KeyFiles(record, keys)
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(

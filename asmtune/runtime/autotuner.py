@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem, heuristic_rules
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gpu, timings_ms
-from asmtune.runtime.checks import check_decorated, check_kernel, remade
+from asmtune.runtime.checks import check_decorated, check_kernel, named_arguments, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of, machine
@@ -66,7 +66,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         check_kernel(kernel, strict=options.strict)
         self.options = options
         given = options.choices.get
-        resets = (list(given("reset_to_zero") or ()), list(given("restore_value") or ()))
+        resets = [named_arguments(options, name) for name in ("reset_to_zero", "restore_value")]
         hooks = {name: given(name) for name in ("pre_hook", "post_hook", "do_bench")}
         super().__init__(kernel, list(kernel.arg_names), [], [], *resets, **hooks)
         self._chooser = Chooser(kernel, self._function, options, self._forget)

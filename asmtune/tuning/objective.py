@@ -108,7 +108,7 @@ class Objective:
             value, unit = mine[name], reference[name]
             if value is None or unit is None:
                 missing = (
-                    "give accuracy=Bound(...)"
+                    "give check=Bound(...)"
                     if name == "error"
                     else "this GPU's driver gives no energy counter; install nvidia-ml-py"
                 )

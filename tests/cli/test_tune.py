@@ -169,13 +169,12 @@ def test_what_a_decorator_says_of_foreign_writes_holds(
     """A module that decorates its kernel tells by that whether it may be launched many times."""
     file = commands.folder / "doubled.py"
     told = "from asmtune import asm_autotune\n" + file.read_text()
-    told += 'fast = asm_autotune(space=space(), foreign="repeat", restore=print)(kernel)\n'
+    told += "fast = asm_autotune(space=space(), restore_value=print)(kernel)\n"
     (commands.folder / "told.py").write_text(told)
     workshop.answers = [tuned]
     commands.run("tune", "{}/told.py", "--shape", "n=128")
     assert workshop.options is not None
-    checks = workshop.options.checks
-    assert (checks.foreign, checks.restore) == ("repeat", print)
+    assert workshop.options.checks.restore is print
 
 
 def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:
@@ -235,7 +234,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(
         *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
         "--timings", "5", "--no-isolate", "--objective", "time=1,memory=0.5", "--seed", "3",
-        "--force", "--tiles", "--bits", "equal",
+        "--force", "--tiles", "--check", "bits",
     )  # fmt: skip
     options = workshop.options
     assert options is not None
@@ -246,7 +245,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
     assert options.checks.bits_equal
     assert options.objective.weights == {"time": 1.0, "memory": 0.5}
-    commands.run(*base, "--accuracy", "p99=3e-2, clip=0.03,nonfinite=1")
+    commands.run(*base, "--check", "p99=3e-2, clip=0.03,nonfinite=1")
     assert workshop.options is not None
     assert workshop.options.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
 
@@ -397,14 +396,13 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("tune", "{}/doubled.py", "--shapes", "{}/plain.py"), "plain.py, line 1: "),
         (("tune", "{}/doubled.py", "--dtype", "fp64"), "doubled does not support fp64"),
         (("tune", "{}/doubled.py", "--effort", "balance"), "did you mean balanced?"),
-        (("tune", "{}/doubled.py", "--bits", "same"), "bits='same': give 'close' or 'equal'"),
+        (("tune", "{}/doubled.py", "--check", "same"), "check='same': give 'close', 'bits'"),
         (
-            ("tune", "{}/doubled.py", "--accuracy", "p98=1"),
+            ("tune", "{}/doubled.py", "--check", "p98=1"),
             "no limit is called 'p98'; they are max_abs",
         ),
-        (("tune", "{}/doubled.py", "--accuracy", "p99"), "accuracy: 'p99' is not NAME=VALUE"),
-        (("tune", "{}/doubled.py", "--accuracy", "p99=1,p99=2"), "p99 is given twice"),
-        (("tune", "{}/doubled.py", "--accuracy", "p99=nan"), "p99=nan is no limit"),
+        (("tune", "{}/doubled.py", "--check", "p99=1,p99=2"), "p99 is given twice"),
+        (("tune", "{}/doubled.py", "--check", "p99=nan"), "p99=nan is no limit"),
         (("tune", "{}/doubled.py", "--strategy", "modell"), "modell"),
         (("tune", "{}/doubled.py", "--seconds", "0"), "--seconds: 0 is no number above 0"),
         (("tune", "{}/doubled.py", "--seconds", "inf"), "--seconds: inf is no number above 0"),

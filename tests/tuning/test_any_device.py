@@ -427,7 +427,7 @@ def test_no_function_is_timed_where_outputs_are_not_checked(
 
 
 def test_foreign_writes_are_not_timed_there_either(stand_in: TritonStandIn, tmp_path: Path) -> None:
-    """Triton's IR tells them, on a device that nothing is known of too; restore= is obeyed."""
+    """Triton's IR tells them on an unknown device too; a function that restores is called."""
     values = {"table_ptr": pointer(I64), "x_ptr": pointer(), "n": 64, "BLOCK": 16}
     stand_in.ttir = lower(foreign_kernels.by_arithmetic, **values)
     maker, called = unknown_tuner(tmp_path), []
@@ -437,7 +437,7 @@ def test_foreign_writes_are_not_timed_there_either(stand_in: TritonStandIn, tmp_
     ):
         resolved(maker)
     assert stand_in.timed == []
-    maker.options = TuneOptions.of({"effort": "quick", "restore": called.append})
+    maker.options = TuneOptions.of({"effort": "quick", "restore_value": called.append})
     assert resolved(maker).record is not None
     assert len(stand_in.timed) == 20
     assert len(called) == 21

@@ -217,7 +217,7 @@ def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_bits_equal_to_the_default(tmp_path: Path) -> None:
-    """With bits="equal" a faster config whose output differs in a bit loses; else it wins.
+    """With check="bits" a faster config whose output differs in a bit loses; else it wins.
 
     Either kind of tuning takes nothing over from the other, neither a record nor a failure.
     """
@@ -226,23 +226,23 @@ def test_bits_equal_to_the_default(tmp_path: Path) -> None:
         lambda config: (5.0 if config.kwargs["FLAW"] else 9.0) - config.num_warps / 8
     )
     winners = []
-    for bits in ("equal", "close", "equal"):
-        result = resolved(workshop(tmp_path, machine, bits=bits), searched=rounded)
+    for check in ("bits", "close", "bits"):
+        result = resolved(workshop(tmp_path, machine, check=check), searched=rounded)
         assert result.outcome == "tuned"
         assert result.record is not None
         winners.append((result.record.winner.kwargs["FLAW"], result.record.winner.num_warps))
         failures = {failure.detail.split(";")[-1] for _, failure in result.record.failures}
-        assert failures == ({" bits='equal' allows no bit to differ"} if bits == "equal" else set())
+        assert failures == ({" check='bits' allows no bit to differ"} if check == "bits" else set())
     assert winners == [(0, 8), (1e-4, 8), (0, 8)]
 
 
 @pytest.mark.parametrize(
     "choices",
-    [{"bits": "same"}, {"bits": "equal", "check": False}, {"bits": "equal", "reference": len}],
+    [{"check": "same"}, {"check": "bits", "reference": len}],
 )
 def test_bad_bits(choices: Choices) -> None:
-    """Another value, and bits="equal" with what replaces the default's output, give one line."""
-    with pytest.raises(InputError, match=r"^bits='(same|equal)'.*$"):
+    """Another value, and check="bits" with what replaces the default's output, give one line."""
+    with pytest.raises(InputError, match=r"^check='(same|bits)'.*$"):
         TuneOptions.of(choices)
 
 

@@ -36,7 +36,7 @@ from asmtune.measure.timing.policy import TimingPolicy
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _SLOTS: Final = JsonCodec(decoders={str: text_of, int: scalar_of, bool: scalar_of})
 _ALTERNATIVE: Final = "alternative "
-_FUNCTIONS: Final = ("reference=", "restore=", "pre_hook=", "post_hook=", "do_bench=")
+_FUNCTIONS: Final = ("reference=", "restore_value=", "pre_hook=", "post_hook=", "do_bench=")
 
 
 def pickled(function: Callable[..., Any] | Mapping[str, Any], what: str) -> str:

@@ -178,8 +178,8 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     """
     given = dict(options)
     rules = given.pop("buckets", None)
+    pruning = given.pop("prune_configs_by", _pruning(instance))
     keywords: dict[str, Any] = {
-        "prune_configs_by": _pruning(instance),
         "reset_to_zero": list(instance.reset_to_zero),
         "restore_value": list(instance.restore_value),
         "pre_hook": instance.pre_hook if instance.user_defined_pre_hook else None,
@@ -194,7 +194,7 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
         function = python_function(instance.fn)
         full_name = f"{function.__module__}.{function.__qualname__}"
         keys = rules.key(full_name, keys, instance.arg_names)
-    converted = decorator_options(list(instance.configs), keys, strict=False, **keywords)
+    converted = decorator_options(list(instance.configs), keys, pruning, keywords, strict=False)
     return ConvertedAutotuner(instance.fn, converted, instance.configs)
 
 
