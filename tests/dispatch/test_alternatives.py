@@ -398,7 +398,7 @@ def test_predict_takes_a_function_from_the_nearest_record_alone(host: Host) -> N
 
 @pytest.mark.parametrize("native", [False, True])
 def test_launches_call_the_winner(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first launch makes a plan, whose launches call the function and choose nothing."""
+    """The first launch makes a plan where there is a C part; all launches call the function."""
     if not native:
         monkeypatch.setenv("ASMTUNE_LAUNCH", "python")
     autotuner.backend.cache_clear()
@@ -429,7 +429,7 @@ def test_launches_call_the_winner(native: bool, monkeypatch: pytest.MonkeyPatch)
         assert kernel[grid](x, x, out, 64) is None
         assert torch.equal(out, x + x)
     assert calls == [4, 4, 4]
-    assert len(seen) == 1  # the others were planned
+    assert len(seen) == (1 if native else 3)  # the others were planned
     assert set(grids) == {BEST.kwargs["BLOCK"]}
     assert kernel.best_config == WON
     autotuner.backend.cache_clear()

@@ -73,11 +73,8 @@ def backend() -> Backend:
     Raises:
         InputError: it is to be native, and cannot be built.
     """
-    import torch
-
     wanted = Settings.from_environment().launch
-    # The C part calls the CUDA driver: on an AMD GPU launches go through Triton's own launcher.
-    if wanted == "python" or torch.version.hip is not None:
+    if wanted == "python":
         return cast(Backend, plain)
     try:
         return native()
@@ -88,7 +85,7 @@ def backend() -> Backend:
                 "Triton needs the same: a C compiler (CC names it) and Python's headers"
             ) from error
         warnings.warn(
-            f"launches go by Python, some 3 us slower each: the C part cannot be built: {error}",
+            f"each launch goes through Triton's own: the C part cannot be built: {error}",
             LaunchWarning,
             stacklevel=4,
         )
@@ -117,7 +114,8 @@ def tensor_backend() -> Any | None:
     """Return the C part for prepared calls; None without it or a GPU, or if it reads no tensors."""
     import torch
 
-    part = backend() if torch.cuda.is_available() else plain
+    on_nvidia = torch.cuda.is_available() and torch.version.hip is None
+    part = backend() if on_nvidia else plain
     return None if part is plain or not reads_tensors(part) else part
 
 
@@ -140,7 +138,8 @@ def native(driver: str | None = None) -> Backend:
     """Build the C part by Triton's own means; Triton's cache keeps it.
 
     Args:
-        driver: library of the CUDA driver; None for the system's, where there is a GPU.
+        driver: library of the CUDA driver; None for the system's, where there is a GPU of NVIDIA's.
+            Without one plans launch by Triton's own launcher.
 
     Raises:
         RuntimeError: there is no C compiler.
@@ -151,7 +150,7 @@ def native(driver: str | None = None) -> Backend:
     import torch
 
     module = _built()
-    if driver is not None or torch.cuda.is_available():
+    if driver is not None or (torch.cuda.is_available() and torch.version.hip is None):
         module.open_driver(driver or DRIVER)
     return cast(Backend, module)
 
