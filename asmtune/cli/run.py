@@ -86,9 +86,6 @@ def run(
         Path | None,
         typer.Option(help="A file that gets every key met, for `asmtune tune --from`."),
     ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="A file of keys: those met that it lacks are listed.")
-    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
 ) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
@@ -107,35 +104,12 @@ def run(
         "buckets": BucketRules.of(rules).rules,
     }
     options |= {} if small else {"small": None}
-    files = KeyFiles(record, keys)
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(
-        program, tuple(arguments or ()), switch, options, store, quiet, target, files
+        program, tuple(arguments or ()), switch, options, store, quiet, target, record
     )
     user_program.check()
     return user_program
-
-
-@dataclass(frozen=True)
-class KeyFiles:
-    """The files of `--record` and `--keys`."""
-
-    record: Path | None = None
-    keys: Path | None = None
-
-    def check(self, program: str) -> None:
-        """Check that both can be used.
-
-        Raises:
-            InputError: one cannot be read or written, or holds keys of another program.
-        """
-        from asmtune.runtime.recording.key_file import check_program, read_key_file
-
-        if self.record is not None:
-            check_destinations([("--record", self.record)])
-            check_program(self.record, program)
-        if self.keys is not None:
-            read_key_file(self.keys)
 
 
 @dataclass(frozen=True)
@@ -153,7 +127,7 @@ class UserProgram:
     store: str | None = None
     quiet: bool = False
     target: str | None = None
-    key_files: KeyFiles = field(default_factory=KeyFiles)
+    record: Path | None = None
 
     @property
     def _own_name(self) -> str:
@@ -176,7 +150,11 @@ class UserProgram:
             self._check_store(self.store)
         if self.target is not None:
             load_target(self.target)
-        self.key_files.check(self._own_name)
+        if self.record is not None:
+            from asmtune.runtime.recording.key_file import check_program
+
+            check_destinations([("--record", self.record)])
+            check_program(self.record, self._own_name)
 
     @staticmethod
     def _check_store(where: str) -> None:
@@ -207,8 +185,7 @@ class UserProgram:
     def _instructions(self) -> dict[str, str]:
         """Return variables for `prelude`: what `program.Program` reads, and if it always tells."""
         buckets = list(map(str, self.options["buckets"]))
-        files = [self.key_files.record, self.key_files.keys]
-        record, keys = [None if file is None else str(file.absolute()) for file in files]
+        record = None if self.record is None else str(self.record.absolute())
         # The program may have left this folder when it imports Triton.
         target = self.target
         if target is not None and Path(target).is_file():
@@ -219,11 +196,10 @@ class UserProgram:
             "target": target,
             "quiet": self.quiet,
             "record": record,
-            "keys": keys,
         }
         return {
             "ASMTUNE_RUN": json.dumps(given),
-            "ASMTUNE_RUN_TELLS": "1" if buckets or record or keys else "",
+            "ASMTUNE_RUN_TELLS": "1" if buckets or record else "",
         }
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _OF_LAUNCHES: Final = ("heuristic", "on_miss", "small", "nearest")
-_OF_TUNING: Final = ("effort", "isolate", "objective", "devices", "force", "on_busy", "seed")
+_OF_TUNING: Final = ("effort", "isolate", "devices", "force", "on_busy", "seed")
 CHANGEABLE: Final = (*_OF_LAUNCHES, *_OF_TUNING)
 """Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
 
@@ -74,7 +74,7 @@ def asm_autotune(
 
     Options up to `cache_results` are those of `triton.autotune`, with its meaning. Dtypes of
     tensor arguments and the device's name are part of every key. `reconfigure` has options of the
-    process that tunes: `objective`, `devices`, `force`, `on_busy` and `seed`.
+    process that tunes: `devices`, `force`, `on_busy` and `seed`.
 
     Args:
         configs: a list of `triton.Config` or `Config`; instead of `space`.
@@ -237,7 +237,7 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
         changes: some of `on_miss`, `heuristic`, `small`, `nearest`, `effort` and `isolate` (see
-            `asm_autotune`), `objective`, `devices`, `force`, `on_busy` and `seed` (see
+            `asm_autotune`), `devices`, `force`, `on_busy` and `seed` (see
             `asmtune.tuning.options.TuneOptions`).
 
     Raises:
