@@ -29,32 +29,16 @@ class Program:
         self._met: list[KeyResolved] = []
         self._held = ExitStack()
         self._recorder: KeyRecorder | None = None
-        self._is_patched = self._has_started = self._is_starting = False
+        self._is_patched = False
 
     @property
     def _is_first(self) -> bool:
         """Return whether this is the process that the user started."""
         return os.getpid() == self._process
 
-    def start_early(self) -> None:
-        """Start the workers, once, if a launch may tune."""
-        may_tune = self._options["on_miss"] in ("tune", "background")
-        if self._has_started or not self._is_first or not may_tune:
-            return
-        self._has_started = self._is_starting = True
-        from asmtune.runtime.misses.early_start import start_early
-
-        start_early()
-        self._is_starting = False
-        if "triton" in sys.modules:
-            self.patch()
-
     def patch(self) -> None:
-        """Make `triton.autotune` use asmtune, once, until Python ends.
-
-        Where modules of ours are the first to import Triton, it waits until they are whole.
-        """
-        if self._is_patched or self._is_starting:
+        """Make `triton.autotune` use asmtune, once, until Python ends."""
+        if self._is_patched:
             return
         self._is_patched = True
         from asmtune.runtime.events import listening, recording
@@ -64,7 +48,6 @@ class Program:
             from asmtune.core.hardware.shipped import choose_target, load_target
 
             choose_target(load_target(self._target))
-        self.start_early()
         self._held.enter_context(listening(self._met.append))
         patching = patch(**self._options)
         patching.tell = _tell
@@ -79,7 +62,6 @@ class Program:
     def end(self) -> None:
         """Tell what was tuned and met; in a process that was forked off, nothing."""
         if self._is_first and (self._record or self._options["buckets"]):
-            self._has_started = True
             self.patch()  # rules and the file of keys are reported without Triton, too
         self._held.close()
         if not self._is_first or sys.stderr is None:  # print() would take stdout in its place

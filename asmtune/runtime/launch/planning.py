@@ -8,7 +8,6 @@ of a kernel that asks for scratch memory, unless it is part of a prepared call, 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 import subprocess
@@ -94,19 +93,6 @@ def backend() -> Backend:
 
 _NOT_BUILT: Final = (RuntimeError, OSError, ImportError, subprocess.CalledProcessError)
 """Errors of `native`."""
-
-
-def build_early(_: object = None) -> None:
-    """Have Triton's cache hold the C part and Triton's own, both of which a first launch loads.
-
-    Why one cannot be built is told where it is needed.
-    """
-    with contextlib.suppress(*_NOT_BUILT):
-        _built()
-    with contextlib.suppress(*_NOT_BUILT, AssertionError):  # libcuda is not found
-        from triton.backends.nvidia.driver import CudaUtils
-
-        CudaUtils()
 
 
 @functools.cache
