@@ -33,7 +33,6 @@ from asmtune.runtime.launch.planning import (
 )
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.runtime.torch_compile import correct_dynamo
-from asmtune.runtime.torch_op import SiteGrid
 
 if TYPE_CHECKING:
     from asmtune.runtime.misses.lookups import Choice
@@ -148,9 +147,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         safe = not self.options.strict and not self.restore_value and not self.reset_to_zero
         return prune_hook(
             TracedLaunches(
-                kernel=self,
                 choose=self._chooser.look_up,
-                winners=self._chooser.winners,
                 searched=self._chooser.listed,
                 listed=self._chooser.listed if safe else None,
                 rules=tuple(heuristic_rules(self.fn)),
@@ -251,7 +248,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     ) -> Any:
         before = None if key is None else call.tensor_classes()
         grid, chooser = call.grid, self._chooser
-        choice = grid.choose(chooser, call) if isinstance(grid, SiteGrid) else chooser.choose(call)
+        choice = chooser.choose(call)
         if choice is None:
             return self._launch_nothing(call)
         config = self._best = choice.config

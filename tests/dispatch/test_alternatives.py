@@ -443,7 +443,6 @@ def test_compilers_get_the_config(host: Host, monkeypatch: pytest.MonkeyPatch) -
     arguments = problem().arguments
     assert kernel._chooser._look_up(arguments, {})[1].config == WON
     assert kernel._chooser.look_up(arguments, {})[1].config == BEST
-    assert kernel._chooser.winners(host.machine.name) == [BEST]
 
 
 def test_one_config_is_tuned_beside_functions(monkeypatch: pytest.MonkeyPatch) -> None:
