@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -208,85 +208,39 @@ def contents_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return contents, addresses
 
 
-class _Reads(dict[str, Any]):
-    """Values of a launch that note in `read` which of them are read; all, if they are listed."""
-
-    def __init__(self, values: Mapping[str, Any], read: dict[str, None]) -> None:
-        super().__init__(values)
-        self._read = read
-
-    def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        self._read[name] = None
-        return value
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, as `[]` does, or the default."""
-        if name not in self:
-            return default
-        return self[name]
-
-    def __iter__(self) -> Iterator[str]:  # also what `**` of a subclass calls
-        self._read.update(dict.fromkeys(super().keys()))
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        """Return all names."""
-        iter(self)
-        return super().keys()
-
-    def items(self) -> Any:
-        """Return all names and values."""
-        iter(self)
-        return super().items()
-
-
 def _grid(request: TuningRequest) -> dict[str, Any]:
     """Evaluate the grid of each config; keep its sizes by the config's values that it reads."""
     problem = request.problem
-    read: dict[str, None] = {}
-    grid: Any = problem.grid
-    if callable(grid):
-        watched = replace(problem, grid=lambda values: grid(_Reads(values, read)))
-    else:
-        watched = problem
+    read: set[str] = set()
     rows: list[_Row] = []
     failure: Failure | None = None
     for _, config in zip(range(_MOST_CONFIGS), request.configs(), strict=False):
-        row = _grid_row(watched, config)
+        row = _grid_row(problem, config, read)
         if isinstance(row, Failure):
             failure = row
         else:
             rows.append(row)
     if not rows and failure is not None:
         raise InputError(failure.detail)
-    names = [name for name in read if name not in problem.arguments]
-    table = _table(names, rows)
-    if any(table[_at(names, values)] != sizes for values, sizes in rows):
-        # The grid has read a copy of the values, such as `meta | {...}`, which notes nothing.
-        everything = {name: None for values, _ in rows for name in values}
-        names = [name for name in everything if name not in problem.arguments]
-        table = _table(names, rows)
+    everything = dict.fromkeys(name for values, _ in rows for name in values)
+    names = [name for name in everything if name in read and name not in problem.arguments]
+    table = {_at(names, values): sizes for values, sizes in rows}
     return {"reads": names, "sizes": [[list(at), list(sizes)] for at, sizes in table.items()]}
 
 
 _Row = tuple[dict[str, Any], tuple[int, int, int]]
 
 
-def _table(names: Sequence[str], rows: Sequence[_Row]) -> dict[tuple[Any, ...], tuple[int, ...]]:
-    return {_at(names, values): sizes for values, sizes in rows}
-
-
 def _at(names: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(grid_value(values.get(name)) for name in names)
 
 
-def _grid_row(problem: Problem, config: Config) -> _Row | Failure:
+def _grid_row(problem: Problem, config: Config, read: set[str]) -> _Row | Failure:
     """Return a launch's values with a config, and its grid, or why there is none."""
 
     def work() -> _Row:
         values = problem.bind(config)
-        return values, problem.grid_sizes(problem.grid_at(config, values), config)
+        return values, problem.grid_sizes(problem.grid_at(config, values, read), config)
 
     try:
         return guarded("input", work)
