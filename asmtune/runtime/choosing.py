@@ -39,8 +39,9 @@ from asmtune.runtime.checks import (
 from asmtune.runtime.determinism import is_deterministic, on_switch
 from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
+from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+from asmtune.runtime.rank_agreement import current_job, resolve
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest

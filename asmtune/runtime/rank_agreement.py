@@ -20,25 +20,31 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import printable
+from asmtune.base.settings import Settings
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.misses.lookups import Choice
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
+
+    from asmtune.runtime.misses.resolver import Resolver
+    from asmtune.tuning.request import TuningRequest
 
 _T = TypeVar("_T")
 
@@ -264,3 +270,57 @@ class RankGroup:
 
 def _warn(message: str) -> None:
     warnings.warn(message, RankWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
+
+
+def current_job() -> RankGroup | None:
+    """Return the job that this process is a rank of; None without one, or if it has one rank.
+
+    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
+    """
+    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if group is None or not group.is_initialized() or group.get_world_size() < 2:
+        return None
+    store = group._get_default_store()
+    return None if store is None else RankGroup(store, group.get_rank())
+
+
+def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
+    """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
+
+    While a CUDA graph is captured (`capturing`), all ranks use the config of the first capture.
+    A config that ranks agreed on is final.
+    """
+    job = current_job()
+    if job is None:
+        return resolver.resolve(request, capturing=capturing)
+    choices: list[Choice] = []
+
+    def chosen(choice: Choice) -> Config:
+        choices.append(choice)
+        return choice.config
+
+    def known() -> Config | None:
+        choice = resolver.resolve(request, capturing=True)
+        return chosen(choice) if choice.final else None
+
+    def pick() -> Config:
+        return chosen(resolver.resolve(request, capturing=True))
+
+    def configs() -> Iterator[Config]:
+        """Yield the configs that a rank may announce: the user's own."""
+        yield from request.configs()
+        if resolver.options.heuristic is not None:
+            yield resolver.options.heuristic_config(request.space, request.problem.arguments)
+
+    agreement = AgreementKey(request.key, request.expected, configs)
+    if capturing:
+        config = job.publish(agreement, pick())
+    else:
+        resolvers = Resolvers(
+            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
+        )
+        config = job.agree(agreement, resolvers, Settings.from_environment().wait_s)
+    own = next((choice for choice in choices if choice.config is config), None)
+    if own is None:
+        return Choice(config, True, "known")
+    return replace(own, final=own.final or not capturing)

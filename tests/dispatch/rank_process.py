@@ -31,8 +31,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
-from asmtune.runtime.misses.resolver import current_job
-from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, Resolvers
+from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, Resolvers, current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 from tests.store.children import finish, start

@@ -16,13 +16,13 @@ import torch.distributed as dist
 from asmtune.base.errors import GroupStoreError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.misses.resolver import current_job
 from asmtune.runtime.rank_agreement import (
     AgreementKey,
     GroupStoreEntries,
     RankGroup,
     RankWarning,
     Resolvers,
+    current_job,
     decode_config,
     encode_config,
 )

@@ -12,10 +12,9 @@ Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy for a sto
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,7 +37,6 @@ from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:
-    from asmtune.runtime.rank_agreement import RankGroup
     from asmtune.tuning.request import TuningRequest
     from asmtune.tuning.tuner import Tuner
 
@@ -347,61 +345,3 @@ def _first(providers: Sequence[Provider], lookup: MissLookup) -> Choice:
 def _warn(lookup: MissLookup, what: str, choice: Choice, stacklevel: int = 2) -> None:
     text = f"{key_text(lookup.request.key)}: {what}; goes on with {choice.config}"
     warnings.warn(text, MissWarning, stacklevel=stacklevel + 1)
-
-
-def current_job() -> RankGroup | None:
-    """Return the job that this process is a rank of; None without one, or if it has one rank.
-
-    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
-    """
-    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    if group is None or not group.is_initialized() or group.get_world_size() < 2:
-        return None
-    from asmtune.runtime.rank_agreement import RankGroup
-
-    store = group._get_default_store()
-    return None if store is None else RankGroup(store, group.get_rank())
-
-
-def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
-    """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
-
-    While a CUDA graph is captured (`capturing`), all ranks use the config of the first capture.
-    A config that ranks agreed on is final.
-    """
-    job = current_job()
-    if job is None:
-        return resolver.resolve(request, capturing=capturing)
-    from asmtune.runtime.rank_agreement import AgreementKey, Resolvers
-
-    choices: list[Choice] = []
-
-    def chosen(choice: Choice) -> Config:
-        choices.append(choice)
-        return choice.config
-
-    def known() -> Config | None:
-        choice = resolver.resolve(request, capturing=True)
-        return chosen(choice) if choice.final else None
-
-    def pick() -> Config:
-        return chosen(resolver.resolve(request, capturing=True))
-
-    def configs() -> Iterator[Config]:
-        """Yield the configs that a rank may announce: the user's own."""
-        yield from request.configs()
-        if resolver.options.heuristic is not None:
-            yield resolver.options.heuristic_config(request.space, request.problem.arguments)
-
-    agreement = AgreementKey(request.key, request.expected, configs)
-    if capturing:
-        config = job.publish(agreement, pick())
-    else:
-        resolvers = Resolvers(
-            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
-        )
-        config = job.agree(agreement, resolvers, Settings.from_environment().wait_s)
-    own = next((choice for choice in choices if choice.config is config), None)
-    if own is None:
-        return Choice(config, True, "known")
-    return replace(own, final=own.final or not capturing)
