@@ -403,14 +403,6 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         asm_autotune(**options)(add)
 
 
-def test_bad_configs_and_kernels() -> None:
-    """What is no list of configs, or no kernel, is refused when decorating."""
-    with pytest.raises(InputError, match=r"configs\[0\] is 7"):
-        asm_autotune(configs=[7])
-    with pytest.raises(InputError, match=r"'tensor' is not a Triton kernel: put @triton.jit below"):
-        asm_autotune(space=AXES)(tensor)
-
-
 def test_decorated_kernel_keeps_its_name() -> None:
     """The name and the parameters of the kernel underneath show."""
     kernel = asm_autotune(space=AXES)(triton.heuristics({"BLOCK": lambda _: 64})(add))
