@@ -16,10 +16,10 @@ import torch
 from rich.console import Console
 
 import asmtune.runtime.autotuner as autotuner
-from asmtune import asm_autotune, patch
+from asmtune import asm_autotune
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.alternatives import caller, calls_in_race, unfinished
-from asmtune.core.config import ALTERNATIVE, Config
+from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.report.runs import run_report
 from asmtune.runtime import choosing
@@ -205,19 +205,6 @@ def test_hooks_run_around_functions_as_around_configs(tmp_path: Path) -> None:
     assert torch.equal(made.arguments["out_ptr"], torch.full((4096,), 7.0))
 
 
-def test_an_objective_beside_time_leaves_functions_out(tmp_path: Path) -> None:
-    """Registers of a library are not known: nothing says what it costs."""
-    choices = {"alternatives": {"vendor": vendor}, "objective": "time=1,memory=0.1"}
-    maker = workshop(tmp_path, HostMachine(us_of(3.0)), "quick", **choices)
-    record = resolved(maker, space(warps=(4, 8))).record
-    assert record is not None
-    assert record.winner.alternative is None
-    # The record says so, or each process would try again.
-    assert record.tried == {"vendor"}
-    again = workshop(tmp_path, HostMachine(), "quick", **choices)
-    assert resolved(again, space(warps=(4, 8))).outcome == "known"
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -327,15 +314,6 @@ def test_configs_keep_the_name_and_lose_it_where_a_config_is_needed() -> None:
     assert entry is not None
     assert entry.configs == (BEST,)
     assert len(timings_ms(record)) == 1
-
-
-@pytest.mark.parametrize("name", [3, "", None])
-def test_a_damaged_name_is_refused(name: Any) -> None:
-    """A record's alternative is text."""
-    value = record_to_json(as_stored(miss(), WON))
-    value["winner"][ALTERNATIVE] = name
-    with pytest.raises(InputError, match="@alternative"):
-        record_from_json(value, "record")
 
 
 def with_functions(at: TuningRequest, **functions: Any) -> TuningRequest:
@@ -455,9 +433,3 @@ def test_one_config_is_tuned_beside_functions(monkeypatch: pytest.MonkeyPatch) -
     assert alone._chooser.choose(call).config == BEST
     beside = asm_autotune([BEST], ["n"], alternatives={"vendor": vendor})(add)
     assert beside._chooser.choose(call).config == WON
-
-
-def test_patch_takes_no_functions() -> None:
-    """They belong to one kernel; `patch` is for all of a program."""
-    with pytest.raises(InputError, match="'alternatives' is no option for all kernels"):
-        patch(alternatives={"vendor": vendor})  # type: ignore[call-arg]

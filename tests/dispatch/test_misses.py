@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError, InputError, MemoryShortError, MissError
+from asmtune.base.errors import CompileError, MemoryShortError, MissError
 from asmtune.compile import pool
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -477,24 +477,6 @@ def test_device_without_a_target() -> None:
     options = DecoratorOptions(space=support.space(), small=SMALL_US, on_miss="predict")
     with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
         assert Resolver(options).resolve(at).how == "heuristic"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"on_miss": "hope"},
-            r"on_miss='hope': give one of tune, predict, background, raise",
-        ),
-        ({"small": "tiny"}, r"small='tiny': give microseconds"),
-        ({"small": True}, r"small=True: give microseconds"),
-        ({"small": -1.0}, r"small=-1.0: give microseconds"),
-    ],
-)
-def test_options_that_are_none(host: Host, options: dict[str, Any], message: str) -> None:
-    """Values that an option does not have are refused, with those that it has."""
-    with pytest.raises(InputError, match=message):
-        host.options(**options)
 
 
 def test_a_look_makes_no_store(host: Host) -> None:
