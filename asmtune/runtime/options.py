@@ -171,20 +171,23 @@ class DecoratorOptions:
     def __post_init__(self) -> None:
         if self.on_miss not in ON_MISS:
             raise ArgumentTypeError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
-        small, heuristic = self.small, self.heuristic
-        is_number = isinstance(small, int | float) and not isinstance(small, bool)
-        if small is not None and not (is_number and small >= 0):
+        limit_us, own = self.small, self.heuristic
+        is_number = isinstance(limit_us, int | float) and not isinstance(limit_us, bool)
+        if limit_us is not None and not (is_number and limit_us >= 0):
             raise ArgumentTypeError(
-                f"small={shortened(repr(small))}: give microseconds, a number of 0 or more, or None"
+                f"small={shortened(repr(limit_us))}: give microseconds, a number of 0 or more, "
+                "or None"
             )
         if not isinstance(self.nearest, bool):
-            raise ArgumentTypeError(f"nearest={shortened(repr(self.nearest))}: give True or False")
-        if heuristic is not None and not _is_function(heuristic):
+            raise ArgumentTypeError(
+                f"nearest={shortened(repr(self.nearest))}: give True or False"
+            )
+        if own is not None and not _is_function(own):
             try:
-                Config.of(heuristic)
+                Config.of(own)
             except InputError as error:
                 raise ArgumentTypeError(
-                    f"heuristic={shortened(repr(heuristic))}: give a config, a function of the "
+                    f"heuristic={shortened(repr(own))}: give a config, a function of the "
                     "arguments by name that returns one, or None"
                 ) from error
 
@@ -195,7 +198,7 @@ class DecoratorOptions:
         return check is not False and check != "close"
 
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
-        """Return the config of the user's heuristic, or the space's default."""
+        """Return the config of `heuristic`, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
         if not callable(self.heuristic):

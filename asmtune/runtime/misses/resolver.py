@@ -119,7 +119,7 @@ class Resolver:
         self._untimed: list[Provider] = [self._fallback]
         self._before_timing: list[Provider] = []
         if not options.checked_only:  # else only the default may run unchecked
-            near = options.nearest
+            near = int(options.nearest)
             self._at_once = [*[self._near] * near, self._predicted_before, self._fallback]
             self._untimed = [*[self._fitting_near] * near, self._predicted]
             self._before_timing = [self._small] if options.small is not None else []
