@@ -13,6 +13,7 @@ tuned: the host's time does not depend on the config. The file is written after 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import tempfile
@@ -135,7 +136,7 @@ def launch_first_configs(name: str) -> None:
     for module in map(module_of, (name, *case_of(name).also)):
         for tuner in autotuners(module):
             first = partial(_first_config, tuner)
-            reconfigure(tuner, small=lambda _: True, heuristic=first)
+            reconfigure(tuner, small=math.inf, heuristic=first)
 
 
 def _first_config(tuner: AsmAutotuner, arguments: Mapping[str, Any]) -> Config:

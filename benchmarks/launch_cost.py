@@ -26,7 +26,7 @@ import triton.language as tl
 
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import ParameterLayout, kinds
+from asmtune.runtime.launch.layout import kinds
 from asmtune.runtime.launch.planning import backend
 from asmtune.triton_api.launching import current_stream
 from benchmarks.provenance import RESULTS, write
@@ -111,14 +111,11 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     plain_jit, grid = triton.jit(function), (1,)
     configs = [triton.Config(values, pre_hook=hook_of(function)) for values in CONFIGS]
     tuner = triton.autotune(configs, key)(jitted(function))
-    native, python = ours(function, key, backend()), ours(function, key, plain)
-    # An argument that the launcher has no key for, as a subclass of a tensor: the slow path.
-    slow = ours(function, key, plain)
-    vars(slow)["_layout"] = lambda: ParameterLayout((), b"")
+    # Without the C part, and for an argument that it has no key for, as a subclass of a tensor.
+    native, slow = ours(function, key, backend()), ours(function, key, plain)
     tuners: Ways = {
         "asm_autotune": lambda: native[grid](*args),
         "asm_autotune, grid of a function": lambda: native[by_function](*args),
-        "asm_autotune, in Python": lambda: python[grid](*args),
         "asm_autotune, without a plan": lambda: slow[grid](*args),
         "triton.autotune": lambda: tuner[grid](*args),
         "triton.autotune, grid of a function": lambda: tuner[by_function](*args),

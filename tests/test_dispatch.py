@@ -221,34 +221,6 @@ def test_dtypes_of_views_are_part_of_the_key(bench: Bench) -> None:
     assert [key.dtypes["x_ptr"] for key in bench.tuned] == ["fp16", "bf16", "fp8e5", "fp8e4nv"]
 
 
-@pytest.mark.parametrize(
-    ("small", "sizes"),
-    [
-        (16, [(16, True), (17, False)]),
-        (lambda arguments: arguments["n"] < 4, [(3, True), (4, False)]),
-    ],
-)
-def test_small_problems_are_not_tuned(
-    bench: Bench, small: Any, sizes: list[tuple[int, bool]]
-) -> None:
-    """At or below `small` the heuristic's config runs, nothing is tuned and nothing stored."""
-    kernel = tuned(small=small, heuristic=lambda _: {"BLOCK": 32, "num_warps": 4})
-    for n, is_small in sizes:
-        kernel[(4,)](tensor(1), tensor(n), n)
-        assert bool(bench.tuned) is not is_small
-        assert bench.launches[-1]["BLOCK"] == (32 if is_small else 128)
-
-
-def test_small_without_heuristic_takes_the_default(bench: Bench) -> None:
-    """Without a heuristic, the space's default serves, where it is feasible for the arguments."""
-    space = Space(AXES, default=DEFAULT).where("fits", lambda BLOCK, n: n >= BLOCK)
-    kernel = tuned(space=space, small=1000)
-    for n in (100, 40):
-        kernel[(4,)](tensor(), tensor(), n)
-    assert [launch["BLOCK"] for launch in bench.launches] == [64, 32]
-    assert bench.tuned == []
-
-
 def test_capture_never_tunes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a graph is captured an unknown key gets the heuristic's config and one warning."""
     kernel = tuned(heuristic=DEFAULT)
@@ -422,8 +394,6 @@ def test_space_is_made_on_first_use(bench: Bench) -> None:
         ({}, "give either configs= or space="),
         ({"configs": [Config({})], "space": {"BLOCK": [1]}}, "give either configs= or space="),
         ({"space": AXES, "effort": "hard"}, "unknown effort 'hard': the efforts are quick, bal"),
-        ({"space": AXES, "efort": "quick"}, "unknown option 'efort'; did you mean effort?"),
-        ({"space": AXES, "on_busy": "cry"}, "on_busy='cry': give 'wait' or 'heuristic'"),
         ({"space": AXES, "key": ["m"]}, "key 'm' is no parameter of add: they are x_ptr, y_ptr, n"),
     ],
 )
@@ -431,14 +401,6 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
     """Options that do not fit are refused when decorating, in one line."""
     with pytest.raises(InputError, match=message):
         asm_autotune(**options)(add)
-
-
-def test_bad_configs_and_kernels() -> None:
-    """What is no list of configs, or no kernel, is refused when decorating."""
-    with pytest.raises(InputError, match=r"configs\[0\] is 7"):
-        asm_autotune(configs=[7])
-    with pytest.raises(InputError, match=r"'tensor' is not a Triton kernel: put @triton.jit below"):
-        asm_autotune(space=AXES)(tensor)
 
 
 def test_decorated_kernel_keeps_its_name() -> None:

@@ -406,3 +406,16 @@ def test_points_are_the_configs(
     other = Config(dict.fromkeys(axes, 99), num_stages=5)
     assert points.find(other) is None
     assert list(points.led_by(other)) == [other, *configs]
+
+
+def test_constraints_are_functions_or_constraints() -> None:
+    """A function is named by its own name; anything else is refused in one line."""
+
+    def fits(BLOCK: int) -> bool:
+        return BLOCK < 64
+
+    space = Space({"BLOCK": [32, 64]}, constraints=[fits])
+    assert [config.kwargs["BLOCK"] for config in space] == [32]
+    assert space.constraints[0].name == "fits"
+    with pytest.raises(SpaceError, match=r"^constraint 'BLOCK < 64': give a Constraint, or a func"):
+        Space({"BLOCK": [32]}, constraints=["BLOCK < 64"])  # type: ignore[list-item]

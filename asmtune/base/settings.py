@@ -12,7 +12,7 @@
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
 | ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
 | ASMTUNE_DETERMINISTIC | 1: launches time nothing, and a key gets the same config everywhere | 0 |
-| ASMTUNE_LAUNCH | launcher: "native", "python", or "auto": native if it builds | auto |
+| ASMTUNE_LAUNCH | launcher: "native", "python" (slow), or "auto": native if it builds | auto |
 """
 
 from __future__ import annotations

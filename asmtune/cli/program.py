@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
-    from asmtune.runtime.recording.recorder import KeyList
+    from asmtune.runtime.recording.recorder import KeyRecorder
 
 
 class Program:
@@ -25,37 +25,20 @@ class Program:
         self._target: str | None = given["target"]
         self._quiet: bool = given["quiet"]
         self._record: str | None = given["record"]
-        self._keys: str | None = given["keys"]
         self._process = process
         self._met: list[KeyResolved] = []
         self._held = ExitStack()
-        self._lists: list[KeyList] = []
-        self._is_patched = self._has_started = self._is_starting = False
+        self._recorder: KeyRecorder | None = None
+        self._is_patched = False
 
     @property
     def _is_first(self) -> bool:
         """Return whether this is the process that the user started."""
         return os.getpid() == self._process
 
-    def start_early(self) -> None:
-        """Start the workers, once, if a launch may tune."""
-        may_tune = self._options["on_miss"] in ("tune", "background")
-        if self._has_started or not self._is_first or not may_tune:
-            return
-        self._has_started = self._is_starting = True
-        from asmtune.runtime.misses.early_start import start_early
-
-        start_early()
-        self._is_starting = False
-        if "triton" in sys.modules:
-            self.patch()
-
     def patch(self) -> None:
-        """Make `triton.autotune` use asmtune, once, until Python ends.
-
-        Where modules of ours are the first to import Triton, it waits until they are whole.
-        """
-        if self._is_patched or self._is_starting:
+        """Make `triton.autotune` use asmtune, once, until Python ends."""
+        if self._is_patched:
             return
         self._is_patched = True
         from asmtune.runtime.events import listening, recording
@@ -65,34 +48,21 @@ class Program:
             from asmtune.core.hardware.shipped import choose_target, load_target
 
             choose_target(load_target(self._target))
-        self.start_early()
         self._held.enter_context(listening(self._met.append))
         patching = patch(**self._options)
         patching.tell = _tell
         self._held.enter_context(patching)
-        self._lists = self._opened()
-        for one in self._lists:
-            self._held.enter_context(recording(one.launched))
-
-    def _opened(self) -> list[KeyList]:
-        """Read the files of `--record` and `--keys`."""
-        if self._record is None and self._keys is None:
-            return []
-        from asmtune.runtime.recording.recorder import KeyList, KeyRecorder
-
-        opened: list[KeyList] = []
         if self._record is not None:
+            from asmtune.runtime.recording.recorder import KeyRecorder
+
             rules = tuple(self._options["buckets"])
-            opened.append(KeyRecorder(Path(self._record), self._name, rules))
-        if self._keys is not None:
-            opened.append(KeyList.of(Path(self._keys)))
-        return opened
+            self._recorder = KeyRecorder(Path(self._record), self._name, rules)
+            self._held.enter_context(recording(self._recorder.launched))
 
     def end(self) -> None:
         """Tell what was tuned and met; in a process that was forked off, nothing."""
-        if self._is_first and (self._record or self._keys or self._options["buckets"]):
-            self._has_started = True
-            self.patch()  # of rules and files of keys it tells where Triton was not imported, too
+        if self._is_first and (self._record or self._options["buckets"]):
+            self.patch()  # rules and the file of keys are reported without Triton, too
         self._held.close()
         if not self._is_first or sys.stderr is None:  # print() would take stdout in its place
             return
@@ -101,8 +71,8 @@ class Program:
             from asmtune.cli.run import keys_met_table
 
             write_note(keys_met_table(self._met))
-        for one in self._lists:
-            for line in one.summary(quiet=self._quiet):
+        if self._recorder is not None and not self._quiet:
+            for line in self._recorder.summary():
                 _tell(line)
 
 

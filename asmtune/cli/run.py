@@ -86,9 +86,6 @@ def run(
         Path | None,
         typer.Option(help="A file that gets every key met, for `asmtune tune --from`."),
     ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="A file of keys: those met that it lacks are listed.")
-    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No table at the end.")] = False,
 ) -> UserProgram:
     """Run a program whose triton.autotune uses asmtune, as Python would run it.
@@ -101,15 +98,15 @@ def run(
     if module and code:
         raise InputError("-m and -c: PROGRAM is either a module's name or code; leave one out")
     rules: list[str | BucketRule] = [*bucket, *(BucketRules.of(buckets).rules if buckets else ())]
-    options = {
+    options: dict[str, Any] = {
         "effort": effort,
         "on_miss": on_miss,
-        "small": "auto" if small else None,
         "buckets": BucketRules.of(rules).rules,
     }
+    options |= {} if small else {"small": None}
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(
-        program, tuple(arguments or ()), switch, options, store, quiet, target, record, keys
+        program, tuple(arguments or ()), switch, options, store, quiet, target, record
     )
     user_program.check()
     return user_program
@@ -131,7 +128,6 @@ class UserProgram:
     quiet: bool = False
     target: str | None = None
     record: Path | None = None
-    keys: Path | None = None
 
     @property
     def _own_name(self) -> str:
@@ -155,7 +151,11 @@ class UserProgram:
             self._check_store(self.store)
         if self.target is not None:
             load_target(self.target)
-        self._check_key_files()
+        if self.record is not None:
+            from asmtune.runtime.recording.key_file import check_program
+
+            check_destinations([("--record", self.record)])
+            check_program(self.record, self._own_name)
 
     @staticmethod
     def _check_store(where: str) -> None:
@@ -164,15 +164,6 @@ class UserProgram:
         home = places.parse(where)
         if isinstance(home, Path) and home.is_dir():
             raise InputError(f"--store {where}: a folder; name the store's file, or a URL")
-
-    def _check_key_files(self) -> None:
-        from asmtune.runtime.recording.key_file import check_program, read_key_file
-
-        if self.record is not None:
-            check_destinations([("--record", self.record)])
-            check_program(self.record, self._own_name)
-        if self.keys is not None:
-            read_key_file(self.keys)
 
     def execute(self) -> NoReturn:
         """Become the Python that runs the program, where `prelude` waits for Triton."""
@@ -195,8 +186,7 @@ class UserProgram:
     def _instructions(self) -> dict[str, str]:
         """Return variables for `prelude`: what `program.Program` reads, and if it always tells."""
         buckets = list(map(str, self.options["buckets"]))
-        files = [self.record, self.keys]
-        record, keys = [None if file is None else str(file.absolute()) for file in files]
+        record = None if self.record is None else str(self.record.absolute())
         # The program may have left this folder when it imports Triton.
         target = self.target
         if target is not None and Path(target).is_file():
@@ -207,11 +197,10 @@ class UserProgram:
             "target": target,
             "quiet": self.quiet,
             "record": record,
-            "keys": keys,
         }
         return {
             "ASMTUNE_RUN": json.dumps(given),
-            "ASMTUNE_RUN_TELLS": "1" if buckets or record or keys else "",
+            "ASMTUNE_RUN_TELLS": "1" if buckets or record else "",
         }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Group
@@ -22,7 +22,7 @@ from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
     from asmtune.runtime.offline.tuning_queue import TuningGpu
-    from asmtune.tuning.options import Bits, Choices, Effort, TuneOptions
+    from asmtune.tuning.options import Choices, Effort, TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
@@ -36,8 +36,7 @@ class TuneRequest:
     seconds: float | None = None
     compiles: int | None = None
     timings: int | None = None
-    bits: str = "close"
-    accuracy: str | None = None
+    check: str = "close"
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
         """Convert the options to those of the library.
@@ -53,8 +52,8 @@ class TuneRequest:
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
         flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
-        flags |= {"bits": cast("Bits", self.bits)}
-        flags |= {"accuracy": None if self.accuracy is None else Bound.parse(self.accuracy)}
+        check: Any = Bound.parse(self.check) if "=" in self.check else self.check
+        flags |= {"check": check}
         options = TuneOptions.of({"effort": self.effort, **flags})
         effort = self._limited(options.effort)
         make_strategy(effort.strategy, seed)
@@ -113,13 +112,11 @@ Devices = Annotated[
     typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
 ]
 Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which may die.")]
-BitsName = Annotated[
-    str, typer.Option(help="How outputs may differ from the default's: close, or equal.")
-]
-AccuracyBound = Annotated[
-    str | None,
+Check = Annotated[
+    str,
     typer.Option(
-        help='Limits on errors against the default, in place of tolerances: "p99=3e-2,max_rel=0.1".'
+        help="How outputs may differ from the default's: close, bits (not at all), or within "
+        'limits of errors: "p99=3e-2,max_rel=0.1".'
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.")]
@@ -141,8 +138,7 @@ def tune(
     devices: Devices = [],  # noqa: B006 - typer copies it
     isolate: Isolate = True,
     tiles: Tiles = False,
-    bits: BitsName = "close",
-    accuracy: AccuracyBound = None,
+    check: Check = "close",
     seed: Seed = 0,
     force: Force = False,
     target: Annotated[
@@ -168,7 +164,7 @@ def tune(
         _check_alone(given)
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, strategy, devices, seconds, compiles, timings, bits, accuracy)
+    request = TuneRequest(effort, strategy, devices, seconds, compiles, timings, check)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
@@ -221,8 +217,8 @@ def _plan(
     choices = {} if queue.tuner is None else queue.tuner.options.choices
     if choices.get("tiles"):
         options = replace(options, tiles=True)
-    foreign, restore = choices.get("foreign"), choices.get("restore")
-    options = replace(options, checks=replace(options.checks, foreign=foreign, restore=restore))
+    if callable(restore := choices.get("restore_value")):
+        options = replace(options, checks=replace(options.checks, restore=restore))
     problems = queue.check(shapes)
     return _Plan(options, len(problems), partial(queue.results, problems))
 

@@ -309,11 +309,6 @@ def _memory_bytes(value: Any) -> int | None:
     return min(whole, math.prod(shape) * int(tensor.element_size())) if shape else whole
 
 
-def is_launchable(sizes: Iterable[int]) -> bool:
-    """Return whether whole numbers along the axes of a grid launch programs, within the limits."""
-    return all(0 < n <= most for n, most in zip(sizes, GRID_LIMITS, strict=False))
-
-
 def is_count(size: Any) -> bool:
     """Return whether a size of a grid is a whole number for Triton's launcher."""
     return _count(size) is not None

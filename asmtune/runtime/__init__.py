@@ -12,5 +12,4 @@ memory; for a new key it checks the launch (`checks`) and makes a `TuningRequest
 that were resolved, `recording` writes those that a program meets to a file and makes their
 launches again, `patching` puts all this behind `triton.autotune` of unchanged programs, and
 `torch_compile` gives PyTorch's compiler the config of a launch that it traces.
-`torch_op` is the operator by which a compiled program launches what Inductor would cut short.
 """

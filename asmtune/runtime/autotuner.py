@@ -16,7 +16,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gpu, timings_ms
-from asmtune.runtime.checks import check_decorated, check_kernel, remade
+from asmtune.runtime.checks import check_decorated, check_kernel, named_arguments, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of
@@ -29,7 +29,6 @@ from asmtune.runtime.launch.planning import (
     plan_of_alternative,
 )
 from asmtune.runtime.options import DecoratorOptions
-from asmtune.runtime.torch_op import SiteGrid
 from asmtune.triton_api.autotuners import Autotuner, plain_rules
 from asmtune.triton_api.compiled_graphs import correct_dynamo
 from asmtune.triton_api.jit_functions import heuristic_rules, innermost, is_jit_function, parameters
@@ -67,7 +66,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         check_kernel(kernel, strict=options.strict)
         self.options = options
         given = options.choices.get
-        resets = (list(given("reset_to_zero") or ()), list(given("restore_value") or ()))
+        resets = [named_arguments(options, name) for name in ("reset_to_zero", "restore_value")]
         hooks = {name: given(name) for name in ("pre_hook", "post_hook", "do_bench")}
         super().__init__(kernel, list(kernel.arg_names), [], [], *resets, **hooks)
         self._chooser = Chooser(kernel, self._function, options, self._forget)
@@ -146,9 +145,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         safe = not self.options.strict and not self.restore_value and not self.reset_to_zero
         return prune_hook(
             TracedLaunches(
-                kernel=self,
                 choose=self._chooser.look_up,
-                winners=self._chooser.winners,
                 searched=self._chooser.listed,
                 listed=self._chooser.listed if safe else None,
                 rules=tuple(heuristic_rules(self.fn)),
@@ -244,7 +241,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     ) -> Any:
         before = None if key is None else call.tensor_classes()
         grid, chooser = call.grid, self._chooser
-        choice = grid.choose(chooser, call) if isinstance(grid, SiteGrid) else chooser.choose(call)
+        choice = chooser.choose(call)
         if choice is None:
             return self._launch_nothing(call)
         config = self._best = choice.config

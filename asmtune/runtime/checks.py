@@ -167,12 +167,7 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
     """
     arg_names = function.arg_names
     for option in ("reset_to_zero", "restore_value"):
-        names = options.choices.get(option) or ()
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-            raise ArgumentTypeError(
-                f"asm_autotune: {option}={shown(names)}: expected a list of names of arguments"
-            )
-        for name in names:
+        for name in named_arguments(options, option):
             if name not in arg_names:
                 raise InputError(
                     f"asm_autotune: {option} names {name!r}, which is no parameter of "
@@ -181,6 +176,22 @@ def check_decorated(function: Any, options: DecoratorOptions) -> None:
                 )
     if options.strict and not callable(options.space):
         check_space(function, Space.of(options.space))
+
+
+def named_arguments(options: DecoratorOptions, option: str) -> list[str]:
+    """Return the names that `reset_to_zero` or `restore_value` lists; none for a function.
+
+    Raises:
+        InputError: it is no list of names.
+    """
+    names = options.choices.get(option) or ()
+    if callable(names) and not is_kernel(names):
+        return []
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ArgumentTypeError(
+            f"asm_autotune: {option}={shown(names)}: expected a list of names of arguments"
+        )
+    return list(names)
 
 
 def check_space(function: Any, space: Space, parts: Sequence[KeyPart] = ()) -> None:

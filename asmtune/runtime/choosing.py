@@ -38,8 +38,9 @@ from asmtune.runtime.checks import (
 from asmtune.runtime.determinism import is_deterministic, on_switch
 from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import Resolver, current_job, resolve
+from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+from asmtune.runtime.rank_agreement import current_job, resolve
 from asmtune.triton_api.jit_functions import is_jit_function, python_function
 from asmtune.triton_api.user_state import inside, outside, searching
 
@@ -73,7 +74,6 @@ class Chooser:
         self._resolver = Resolver(options, self._on_background_tuned)
         self.notices = Notices()
         self._mode: bool | None = None
-        self._untuned: set[tuple[Any, ...]] = set()
         on_switch(self, lambda chooser: chooser.memory.on_change())
 
     @functools.cached_property
@@ -204,45 +204,6 @@ class Chooser:
             return request.key, Choice(Config.of(known), True, "known")
         emit_launch(request, call)
         return request.key, resolve(self._resolver, request, capturing=True)
-
-    def choose_traced(
-        self, call: KernelCall, default: Config, fits: Callable[[Config], bool]
-    ) -> Choice:
-        """Return the config of a compiled program's launch; tune and compile nothing.
-
-        A key without a config that `fits` gets the default; the first that is not tuned, with a
-        warning.
-        """
-        key = self._memory_key(call, self._values(call))
-        if key not in self.memory and key not in self._untuned:
-            tune_key, choice = self._look_up(call.positional, call.kwargs)
-            if choice.final:
-                self.memory.learn(key, choice.config)
-                self._emit_resolved(choice)
-            else:
-                if not self._untuned:  # a program may meet very many sizes
-                    self.notices.untuned(tune_key, default, "compile")
-                self._untuned.add(key)
-        known = self.memory.get(key)
-        if known is not None and fits(own := Config.of(known)):
-            return Choice(own.plain, True, "known")
-        return Choice(default, False, "heuristic")
-
-    def winners(self, device: str) -> list[Config]:
-        """Return the configs that keys of a device have in memory, the store or the shipped files.
-
-        Only those whose values the space has; each once.
-        """
-        from asmtune.store.safe_store import open_user_store
-        from asmtune.store.shipped import shipped_of
-
-        heads = open_user_store(Settings.from_environment()).heads(self.name, device)
-        shipped = (record for record in shipped_of(self.name) if record.key.device == device)
-        # A list: another thread may launch a new key.
-        configs = [Config.of(config) for config in list(self.memory.values())]
-        winners = (*(head.winner for head in heads), *(record.winner for record in shipped))
-        restored = map(self.space.restored, winners)
-        return list(dict.fromkeys(c.plain for c in (*configs, *filter(None, restored))))
 
     def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
         """Do as `AsmAutotuner.identity`."""

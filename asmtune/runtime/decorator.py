@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
@@ -13,34 +13,56 @@ from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import FORM, check_configs
-from asmtune.runtime.options import Arguments, DecoratorOptions, OnMiss, Pruning, Small, SpaceSource
+from asmtune.runtime.options import (
+    HOST_LAUNCH_US,
+    Arguments,
+    DecoratorOptions,
+    OnMiss,
+    Pruning,
+    SpaceSource,
+)
 from asmtune.triton_api.jit_functions import is_kernel
 
 if TYPE_CHECKING:
+    from asmtune.core.alternatives import Alternatives
+    from asmtune.measure.bench.hooks import DoBench, PostHook, PreHook
+    from asmtune.measure.checks.roles import Reference, Restore
     from asmtune.runtime.autotuner import AsmAutotuner
-    from asmtune.tuning.options import Choices
-
-    class Options(Choices, total=False):
-        """Keywords of `asm_autotune`; `DecoratorOptions` and `TuneOptions` say what each is for."""
-
-        space: SpaceSource
-        small: Small
-        heuristic: Config | Callable[[Arguments], Any] | None
-        on_miss: OnMiss
-        nearest: bool
-        strict: bool
+    from asmtune.tuning.options import Check, Effort
 
 
-_OF_LAUNCHES: Final = ("small", "heuristic", "on_miss", "nearest")
-CHANGEABLE: Final = (*_OF_LAUNCHES, "effort", "force")
-"""Options that `reconfigure` may change: they leave the key and the provenance as they are."""
+_OF_LAUNCHES: Final = ("heuristic", "on_miss", "small", "nearest")
+_OF_TUNING: Final = ("effort", "isolate", "devices", "force", "on_busy", "seed")
+CHANGEABLE: Final = (*_OF_LAUNCHES, *_OF_TUNING)
+"""Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
 
 
 def asm_autotune(
     configs: Sequence[Any] | None = None,
     key: KeySource = (),
     prune_configs_by: Mapping[str, Any] | None = None,
-    **options: Unpack[Options],
+    *,
+    reset_to_zero: Sequence[str] | None = None,
+    restore_value: Sequence[str] | Restore | None = None,
+    pre_hook: PreHook | None = None,
+    post_hook: PostHook | None = None,
+    warmup: float | None = None,
+    rep: float | None = None,
+    use_cuda_graph: bool = False,
+    do_bench: DoBench | None = None,
+    cache_results: bool = False,
+    space: SpaceSource | None = None,
+    effort: str | Effort = "balanced",
+    isolate: bool = False,
+    tiles: bool = False,
+    alternatives: Alternatives | None = None,
+    check: Check = "close",
+    reference: Reference | None = None,
+    tolerance: float | None = None,
+    on_miss: OnMiss = "tune",
+    heuristic: Config | Callable[[Arguments], Any] | None = None,
+    small: float | None = HOST_LAUNCH_US,
+    nearest: bool = False,
 ) -> Callable[[Any], AsmAutotuner]:
     """Tune a Triton kernel on its first launch with a new key, then remember the config.
 
@@ -50,25 +72,84 @@ def asm_autotune(
 
         add[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
 
-    It takes what `triton.autotune` takes, with the same meaning. Dtypes of tensor arguments
-    and the device's name are part of every key.
+    Options up to `cache_results` are those of `triton.autotune`, with its meaning. Dtypes of
+    tensor arguments and the device's name are part of every key. `reconfigure` has options of the
+    process that tunes: `devices`, `force`, `on_busy` and `seed`.
 
     Args:
         configs: a list of `triton.Config` or `Config`; instead of `space`.
         key: names of arguments, buckets and functions of them (see `asmtune.core.keys`); a new
-            value looks the config up anew.
-        prune_configs_by: `early_config_prune`, `perf_model` and `top_k`; see `Pruning`.
-        options: `space`: a `Space`, axes by name, or a function that makes one. `small`,
-            `heuristic`, `on_miss` and `nearest`: see `DecoratorOptions`. `effort`, `isolate`,
-            `restore_value`, `pre_hook`, `do_bench` and the others: see `tuning.TuneOptions`.
+            value looks the config up anew. By default one config serves all sizes.
+        prune_configs_by: `early_config_prune`, `perf_model` and `top_k`, by name: they choose
+            what is searched for a launch. By default all configs are.
+        reset_to_zero: names of arguments that are zeroed before each run while tuning.
+        restore_value: names of arguments that get their contents back before each run while
+            tuning, or a function, called with the arguments by name before each run and after
+            the last, that puts back memory of no argument, such as that behind a table of
+            addresses. By default what the kernel reads and writes is put back, and a kernel that
+            may write other memory is not timed.
+        pre_hook: called as `pre_hook(kwargs)` before each launch while tuning, after that of the
+            config, and once as `pre_hook(kwargs, reset_only=True)` with the winner's values when
+            tuning is done. `kwargs` are all arguments by name and the config's values. It takes
+            the place of `restore_value` and `reset_to_zero`. Its time does not count.
+        post_hook: called as `post_hook(kwargs, exception=None)` after each launch while tuning, or
+            with what the launch raised. It takes the place of `restore_value`.
+        warmup: milliseconds for which each config is launched before its first sample, in every
+            trial and final; by default one launch.
+        rep: milliseconds of its own launches for which a config is timed at most in a trial, by
+            default 30, and five times as long in the finals. The clock stops earlier where a
+            config is clearly slower or its time is steady.
+        use_cuda_graph: whether launches are timed in a CUDA graph, 10 together, hooks included; by
+            default False. A config that cannot be captured fails.
+        do_bench: `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))` times instead of our clock:
+            milliseconds, `[median, p20, p80]` or one number, of which the least wins. Calling
+            `kernel_call` launches once, with hooks and with what puts arguments back; outputs are
+            checked before. As in Triton, `warmup`, `rep` and `use_cuda_graph` leave it unused.
+        cache_results: accepted, and without effect: results are always kept.
+        space: a `Space`, axes by name, or a function that makes one; instead of `configs`.
+        effort: how hard to search: "quick", "balanced" (default), "thorough", "exhaustive", or an
+            `Effort`.
+        isolate: whether configs run in a process of their own, so that one that faults or hangs
+            ends that process alone; by default False. It costs some seconds to start, and a copy
+            of the arguments.
+        tiles: whether to search the tile axes of a recurrence on a small grid as well, which are
+            held by default where its state or its grid depends on them.
+        alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does:
+            called with a launch's arguments (by position up to the first that the launch leaves to
+            the config, by name after it), they write its outputs. They are checked like a config,
+            timed beside the finalists, and called where one wins. By default there are none.
+        check: how outputs may differ from those of the default config. "close" (default): as
+            roundings do. "bits": in no bit. A `Bound`, such as `Bound(p99=3e-2, clip=0.03)`: every
+            floating-point output keeps these limits on its errors, the default's too, and what no
+            limit names is not checked (limit `max_rel` where single wrong elements must not pass).
+            False: in any way. With "bits" and a `Bound` the default is launched where nothing is
+            tuned.
+        reference: takes the arguments by name and returns what the kernel should leave, which
+            outputs are compared with; with a `Bound` it may be of fp32 or fp64. By default the
+            default config's outputs.
+        tolerance: how far "close" results may be from the expected: |c - r| <= tolerance (|r| + s),
+            s the usual magnitude around r. By default each dtype has its own.
+        on_miss: what a launch does whose key no store has: "tune" it now (default), "predict" (take
+            the model's first pick and time nothing), tune it in the "background" and go on with
+            a provisional config until then, or "raise".
+        heuristic: a config, or a function of the arguments by name that gives one, to launch where
+            nothing is tuned or predicted; by default the space's default config.
+        small: microseconds; a launch that is predicted to take less is not worth timing, and takes
+            `heuristic`'s config if it is given, else the model's first pick. By default what a
+            launch costs the host; None times every key.
+        nearest: whether a key that no store has takes the config of the nearest record, of another
+            shape or device, until it is tuned; by default False.
 
     Raises:
-        InputError: not exactly one of `configs` and `space` is given, an option is unknown or has
-            an invalid value, the kernel is not a Triton kernel, or the key names an unknown
-            parameter. It is a TypeError too where an argument is of a type that never fits, such
-            as the kernel itself under `@asm_autotune` without parentheses.
+        InputError: not exactly one of `configs` and `space` is given, an option has an invalid
+            value, the kernel is not a Triton kernel, or the key names an unknown parameter. It is a
+            TypeError too where an argument is of a type that never fits, such as the kernel
+            itself under `@asm_autotune` without parentheses.
     """
-    checked = decorator_options(configs, key, prune_configs_by, **options)
+    given = dict(locals())
+    defaults: Mapping[str, Any] = asm_autotune.__kwdefaults__ or {}
+    options = {name: given[name] for name in defaults if given[name] is not defaults[name]}
+    checked = decorator_options(configs, key, prune_configs_by, options)
 
     def decorate(kernel: Any) -> AsmAutotuner:
         from asmtune.runtime.autotuner import AsmAutotuner
@@ -79,17 +160,26 @@ def asm_autotune(
 
 
 def decorator_options(
-    configs: Sequence[Any] | None = None,
-    key: KeySource = (),
-    prune_configs_by: Mapping[str, Any] | None = None,
-    **options: Unpack[Options],
+    configs: Sequence[Any] | None,
+    key: KeySource,
+    prune_configs_by: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+    *,
+    strict: bool = True,
 ) -> DecoratorOptions:
     """Check the arguments of `asm_autotune` and make its options.
+
+    Args:
+        configs: as `asm_autotune`'s.
+        key: as `asm_autotune`'s.
+        prune_configs_by: as `asm_autotune`'s.
+        options: others of `asm_autotune` or `reconfigure`, by name.
+        strict: refuse bad use; under `patch()` that is left to Triton.
 
     Raises:
         InputError: as `asm_autotune`, but for what depends on the kernel.
     """
-    rest: dict[str, Any] = dict(options)
+    rest = dict(options)
     space = rest.pop("space", None)
     if (configs is None) == (space is None):
         raise ArgumentTypeError(
@@ -101,10 +191,15 @@ def decorator_options(
         check_configs(configs)
         # Triton launches with its own defaults where the list is empty.
         space = Space.from_configs(list(configs) or [Config({})])
-    of_launches = {name: rest.pop(name) for name in (*_OF_LAUNCHES, "strict") if name in rest}
-    choices = checked_choices(rest)
+    of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
+    _check_choices(rest)
     return DecoratorOptions(
-        space=space, key=key, prune=Pruning.of(prune_configs_by), choices=choices, **of_launches
+        space=space,
+        key=key,
+        prune=Pruning.of(prune_configs_by),
+        choices=rest,
+        strict=strict,
+        **of_launches,
     )
 
 
@@ -120,23 +215,16 @@ def _check_space_source(space: Any) -> None:
         )
 
 
-def checked_choices(choices: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check choices of how to tune, and return them.
+def _check_choices(choices: Mapping[str, Any]) -> None:
+    """Check choices of how to tune.
 
     Raises:
-        InputError: one is unknown, or has an invalid value.
+        InputError: one has an invalid value.
     """
-    if not choices:
-        return choices  # nothing to check, and the tuner need not be loaded before it is needed
-    from asmtune.tuning.options import Choices, TuneOptions
+    if choices:  # else the tuner need not be loaded before it is needed
+        from asmtune.tuning.options import Choices, TuneOptions
 
-    known = Choices.__annotations__
-    for name in choices:
-        if name not in known:
-            hint = did_you_mean(name, [*known, "space", *_OF_LAUNCHES, "strict"])
-            raise InputError(f"asm_autotune: unknown option {name!r}{hint}")
-    TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
-    return choices
+        TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
 
 
 def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
@@ -148,8 +236,9 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
 
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
-        changes: some of `small`, `heuristic`, `on_miss`, `nearest`, `effort` and `force`; see
-            `asm_autotune`.
+        changes: some of `on_miss`, `heuristic`, `small`, `nearest`, `effort` and `isolate` (see
+            `asm_autotune`), `devices`, `force`, `on_busy` and `seed` (see
+            `asmtune.tuning.options.TuneOptions`).
 
     Raises:
         InputError: the module has no such kernel, or an option is unknown or has an invalid
@@ -187,5 +276,6 @@ def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> Decorator
             )
     of_launches = {name: changes[name] for name in _OF_LAUNCHES if name in changes}
     rest = {name: value for name, value in changes.items() if name not in of_launches}
-    choices = {**options.choices, **checked_choices(rest)}
+    choices = {**options.choices, **rest}
+    _check_choices(choices)
     return replace(options, choices=choices, **of_launches)

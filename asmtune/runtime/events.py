@@ -143,7 +143,7 @@ LAUNCHING_MODULES: Final = ("torch.", "contextlib", "threading")
 
 
 class UntunedWarning(UserWarning):
-    """A launch was captured or compiled with a config that is not tuned for its key."""
+    """A launch was captured or compiled with a config that is not the best of its key."""
 
 
 class Notices:
@@ -165,6 +165,16 @@ class Notices:
         text = key_text(key)
         if self.first(moment, text):
             message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {choice}"
+            warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
+
+    def untaken(self, key: TuneKey, used: Config, best: Config) -> None:
+        """Warn that a compiled launch loses options of its best config."""
+        text = key_text(key)
+        if self.first("options", text):
+            message = (
+                f"{text}: PyTorch's compiler takes no maxnreg, num_ctas or ir_override; goes on "
+                f"with {used} in the place of {best}; a launch in a torch.library.custom_op has it"
+            )
             warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
 
 

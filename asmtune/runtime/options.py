@@ -84,7 +84,13 @@ class Pruning:
         remaining = list(configs)
         if self.early_config_prune is not None:
             with inside():
-                remaining = list(self.early_config_prune(remaining, positional, **named))
+                kept = self.early_config_prune(remaining, positional, **named)
+            if not isinstance(kept, Iterable):
+                raise ArgumentTypeError(
+                    f"asm_autotune: early_config_prune returned {shortened(repr(kept))}: expected "
+                    "a list of the configs to keep; is a return missing?"
+                )
+            remaining = list(kept)
             if not remaining:
                 raise InputError(
                     "asm_autotune: early_config_prune kept none of "
@@ -115,7 +121,7 @@ def _expected(
     errors: list[tuple[Any, Exception]] = []
     for index, config in enumerate(configs):
         try:
-            times[index] = model(**positional, **named, **config.all_kwargs())
+            times[index] = float(model(**positional, **named, **config.all_kwargs()))
         except USER_CODE_ERRORS as error:
             errors.append((config, error))
     if errors:
@@ -132,30 +138,21 @@ def _expected(
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
-Small = int | Callable[[Arguments], bool] | Literal["auto"] | None
 OnMiss = Literal["tune", "predict", "background", "raise"]
 
 ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
+HOST_LAUNCH_US: Final = 6.8
+"""Host time of a launch by `@triton.jit` on an H200 machine (`triton.autotune` takes 20.8 us). A
+shorter kernel waits for the host, whatever its config, unless a CUDA graph launches it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecoratorOptions:
-    """The checked arguments of the decorator.
+    """The checked arguments of the decorator; `asm_autotune` says what each is for.
 
     Attributes:
         space: the configs, or a function that makes them.
-        key: parts that a tuned config depends on; see `asmtune.core.keys`.
-        small: the problems that are not worth timing: "auto" (predicted to run for less time than
-            a launch costs the host), a number of elements of the largest tensor argument, a
-            predicate over the arguments by name, or None for no problem. These take
-            `heuristic`'s config where there is one, else the model's first pick.
-        heuristic: a config, or a function of the arguments by name that gives
-            one; the space's default where it is None.
-        on_miss: what to do with a key that no store has: "tune" it now, "predict" (use the
-            model's first pick, nothing timed), tune it in the "background" and launch a
-            provisional config until then, or "raise".
-        nearest: use the nearest record's config while a key is unknown, of another shape or
-            device; see `store.neighbours`.
         prune: the user's own choice of what is searched, by arguments.
         choices: how to tune, by keyword; see `tuning.options.TuneOptions`.
         strict: refuse bad use; under `patch()` that is left to Triton.
@@ -163,7 +160,7 @@ class DecoratorOptions:
 
     space: SpaceSource
     key: KeySource = ()
-    small: Small = "auto"
+    small: float | None = HOST_LAUNCH_US
     heuristic: Config | Callable[[Arguments], Any] | None = None
     on_miss: OnMiss = "tune"
     nearest: bool = False
@@ -174,42 +171,32 @@ class DecoratorOptions:
     def __post_init__(self) -> None:
         if self.on_miss not in ON_MISS:
             raise ArgumentTypeError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
-        small, heuristic = self.small, self.heuristic
-        is_number = hasattr(small, "__index__") and not isinstance(small, bool)
-        is_auto = isinstance(small, str) and small == "auto"
-        if not (small is None or is_auto or is_number or _is_function(small)):
+        limit_us, own = self.small, self.heuristic
+        is_number = isinstance(limit_us, int | float) and not isinstance(limit_us, bool)
+        if limit_us is not None and not (is_number and limit_us >= 0):
             raise ArgumentTypeError(
-                f"small={shortened(repr(small))}: give 'auto', a number of elements, a function of "
-                "the arguments by name, or None"
+                f"small={shortened(repr(limit_us))}: give microseconds, a number of 0 or more, "
+                "or None"
             )
         if not isinstance(self.nearest, bool):
             raise ArgumentTypeError(f"nearest={shortened(repr(self.nearest))}: give True or False")
-        if heuristic is not None and not _is_function(heuristic):
+        if own is not None and not _is_function(own):
             try:
-                Config.of(heuristic)
+                Config.of(own)
             except InputError as error:
                 raise ArgumentTypeError(
-                    f"heuristic={shortened(repr(heuristic))}: give a config, a function of the "
+                    f"heuristic={shortened(repr(own))}: give a config, a function of the "
                     "arguments by name that returns one, or None"
                 ) from error
 
     @property
     def checked_only(self) -> bool:
         """Return whether no config but the default may be launched unchecked."""
-        return self.choices.get("bits") == "equal" or self.choices.get("accuracy") is not None
-
-    def is_small(self, arguments: Arguments) -> bool:
-        """Return whether a launch is small by the user's limit or function."""
-        small = self.small
-        if small is None or isinstance(small, str):
-            return False
-        if callable(small):
-            with inside():
-                return bool(small(arguments))
-        return all(x.numel() <= small for x in arguments.values() if hasattr(x, "numel"))
+        check = self.choices.get("check", "close")
+        return check is not False and check != "close"
 
     def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
-        """Return the config of the user's heuristic, or the space's default."""
+        """Return the config of `heuristic`, or the space's default."""
         if self.heuristic is None:
             return space.first(**numbers(arguments))
         if not callable(self.heuristic):

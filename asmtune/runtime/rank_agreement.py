@@ -6,7 +6,6 @@ store of the default process group, where the first entry of a key counts:
 
     config       the config that all ranks use, also those that have another one
     claim/N      the Nth attempt to resolve the key: the rank that makes it
-    beat/N       that rank's heartbeat counter; once it stands still, the next attempt is open
     failed/N     that rank gave up: the next attempt is open
 
 A rank that knows a config (stored or shipped) publishes it at once, even while another one
@@ -21,40 +20,38 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import printable
+from asmtune.base.settings import Settings
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
+from asmtune.runtime.misses.lookups import Choice
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
+
+    from asmtune.runtime.misses.resolver import Resolver
+    from asmtune.tuning.request import TuningRequest
 
 _T = TypeVar("_T")
 
-
-class GroupStore(Protocol):
-    """Methods of `torch.distributed.Store` that are used."""
-
-    def check(self, keys: list[str], /) -> bool:
-        """Return whether all keys are set."""
-
-    def get(self, key: str, /) -> bytes:
-        """Return the value of a key; wait if it is not set."""
-
-    def add(self, key: str, amount: int, /) -> int:
-        """Add to a counter that starts at 0, and return its value."""
-
-    def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """Set `desired` if nothing is set and `expected` is empty; return the value."""
+_PAUSE_S: Final = 0.02
+_MOST_PAUSE_S: Final = 0.5
+"""Seconds between two looks of a rank that waits: at first, and in the end. A waiting call of
+PyTorch would block the store for all other threads."""
 
 
 class GroupStoreEntries:
@@ -64,7 +61,7 @@ class GroupStoreEntries:
         GroupStoreError: by every method, where the store fails.
     """
 
-    def __init__(self, store: GroupStore, prefix: str) -> None:
+    def __init__(self, store: Store, prefix: str) -> None:
         self._store, self._prefix = store, prefix
 
     def announced(self) -> str | None:
@@ -78,51 +75,20 @@ class GroupStoreEntries:
         """Publish a config, and return the one that was published first."""
         return self._first(f"{self._prefix}/config", text)
 
-    def claim(self, turn: int, name: str) -> str:
+    def claim(self, attempt: int, name: str) -> str:
         """Claim an attempt for `name` if nobody has it; return the name of its owner."""
-        return self._first(f"{self._prefix}/claim/{turn}", name)
+        return self._first(f"{self._prefix}/claim/{attempt}", name)
 
-    def beat(self, turn: int) -> None:
-        """Raise the heartbeat counter of an attempt."""
-        _store_call(lambda: self._store.add(f"{self._prefix}/beat/{turn}", 1))
-
-    def beats(self, turn: int) -> int:
-        """Return the heartbeat counter of an attempt."""
-        return _store_call(lambda: self._store.add(f"{self._prefix}/beat/{turn}", 0))
-
-    def fail(self, turn: int) -> None:
+    def fail(self, attempt: int) -> None:
         """Mark an attempt as failed."""
-        _store_call(lambda: self._store.add(f"{self._prefix}/failed/{turn}", 1))
+        _store_call(lambda: self._store.add(f"{self._prefix}/failed/{attempt}", 1))
 
-    def failed(self, turn: int) -> bool:
+    def failed(self, attempt: int) -> bool:
         """Return whether the owner of an attempt has given up."""
-        return _store_call(lambda: self._store.add(f"{self._prefix}/failed/{turn}", 0)) > 0
+        return _store_call(lambda: self._store.add(f"{self._prefix}/failed/{attempt}", 0)) > 0
 
     def _first(self, name: str, text: str) -> str:
         return _store_call(lambda: self._store.compare_set(name, "", text)).decode()
-
-
-@contextmanager
-def resolving(entries: GroupStoreEntries, turn: int, beat_s: float) -> Iterator[None]:
-    """Send heartbeats while this rank resolves a key, and mark a failure."""
-    over = threading.Event()
-
-    def send_beats() -> None:
-        with suppress(GroupStoreError):
-            while not over.wait(beat_s):
-                entries.beat(turn)
-
-    thread = threading.Thread(target=send_beats, name="asmtune-rank", daemon=True)
-    thread.start()
-    try:
-        yield
-    except BaseException:  # raised again; Ctrl-C is a failure to the other ranks too
-        with suppress(GroupStoreError):  # without a beat the others will know
-            entries.fail(turn)
-        raise
-    finally:
-        over.set()
-        thread.join()
 
 
 def encode_config(config: Config) -> str:
@@ -190,25 +156,6 @@ class Resolvers:
     fallback: Callable[[], Config]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankPace:
-    """Intervals at which ranks wait for each other, in seconds.
-
-    Attributes:
-        wait_s: for a config, before all go on with an untuned one.
-        beat_s: between two beats of a rank that resolves a key.
-        stale_s: without a beat, after which another rank may resolve it.
-        poll_s, poll_most_s: between two looks of a rank that waits: at first, and in the end.
-            A waiting call of PyTorch would block the store for all other threads.
-    """
-
-    wait_s: float
-    beat_s: float = 2.0
-    stale_s: float = 20.0
-    poll_s: float = 0.02
-    poll_most_s: float = 0.5
-
-
 @dataclass(frozen=True)
 class AgreementKey:
     """The launch that ranks agree on.
@@ -236,26 +183,56 @@ class AgreementKey:
 class RankGroup:
     """The ranks of a job, seen from one of them."""
 
-    store: GroupStore
+    store: Store
     rank: int
 
-    def agree(self, agreement: AgreementKey, resolvers: Resolvers, pace: RankPace) -> Config:
+    def agree(self, agreement: AgreementKey, resolvers: Resolvers, wait_s: float) -> Config:
         """Agree on the config that all ranks of the job use.
+
+        Args:
+            agreement: the launch.
+            resolvers: what this rank would use.
+            wait_s: seconds to wait for a config, before all go on with an untuned one.
 
         Raises:
             AsmtuneError: `resolvers.resolve` failed in this rank; another one tries then.
         """
-        negotiation = _Negotiation(self, agreement, pace)
+        entries = GroupStoreEntries(self.store, agreement.prefix)
+        # One process may meet a key in two threads, on two GPUs of one kind.
+        name, attempt = f"rank {self.rank} ({secrets.token_hex(4)})", 0
+        end, pause_s = time.monotonic() + wait_s, _PAUSE_S
         try:
-            config = negotiation.wait_for_config(resolvers)
-            if config is not None:
-                return config
-            if not negotiation.mine:
-                return self._publish_fallback(agreement, resolvers, negotiation)
+            text = entries.announced()
+            if text is None and (known := resolvers.known()) is not None:
+                return self.publish(agreement, known)
+            while text is None:
+                holder = entries.claim(attempt, name)
+                # Read after the claim: its owner may have published a config just before.
+                text = entries.announced()
+                if text is not None or holder == name:
+                    break
+                attempt += entries.failed(attempt)
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    return self._publish_fallback(agreement, resolvers, holder, wait_s)
+                time.sleep(min(left_s, pause_s))
+                pause_s = min(1.5 * pause_s, _MOST_PAUSE_S)
+            if text is not None:
+                return decode_config(text, agreement.configs())
         except GroupStoreError as error:
             return self._agree_alone(agreement, error, resolvers.resolve())
-        with negotiation.turn():
+        return self._resolve(agreement, resolvers, partial(entries.fail, attempt))
+
+    def _resolve(
+        self, agreement: AgreementKey, resolvers: Resolvers, fail: Callable[[], None]
+    ) -> Config:
+        """Resolve a key for all ranks; a failure opens the next attempt."""
+        try:
             config = resolvers.resolve()
+        except BaseException:  # raised again; Ctrl-C is a failure to the other ranks too
+            with suppress(GroupStoreError):
+                fail()
+            raise
         return self.publish(agreement, config)
 
     def publish(self, agreement: AgreementKey, config: Config) -> Config:
@@ -268,16 +245,15 @@ class RankGroup:
         return config if first == text else decode_config(first, agreement.configs())
 
     def _publish_fallback(
-        self, agreement: AgreementKey, resolvers: Resolvers, negotiation: _Negotiation
+        self, agreement: AgreementKey, resolvers: Resolvers, holder: str, wait_s: float
     ) -> Config:
         fallback = resolvers.fallback()
         config = self.publish(agreement, fallback)
         if config is fallback:
-            waited = f"{negotiation.pace.wait_s:g}"
             _warn(
-                f"rank {self.rank}: {key_text(agreement.key)}: waited {waited} s for "
-                f"{negotiation.holder} to tune it; all ranks of this job go on with {config}, "
-                "untuned; tune it before the job, or set ASMTUNE_WAIT_S higher"
+                f"rank {self.rank}: {key_text(agreement.key)}: waited {wait_s:g} s for "
+                f"{holder.partition(' (')[0]} to tune it; all ranks of this job go on with "
+                f"{config}, untuned; tune it before the job, or set ASMTUNE_WAIT_S higher"
             )
         return config
 
@@ -292,60 +268,59 @@ class RankGroup:
         return config
 
 
-class _Negotiation:
-    """A rank's exchange with the others about a key; `mine` if it is to resolve the key."""
-
-    def __init__(self, job: RankGroup, agreement: AgreementKey, pace: RankPace) -> None:
-        self._group, self._agreement = job, agreement
-        self._entries = GroupStoreEntries(job.store, agreement.prefix)
-        # One process may meet a key in two threads, on two GPUs of one kind.
-        self._name = f"rank {job.rank} ({secrets.token_hex(4)})"
-        self._try = 0
-        self._beats = -1
-        self._since = time.monotonic()
-        self.pace = pace
-        self.mine = False
-        self.holder = "another rank"
-
-    def wait_for_config(self, resolvers: Resolvers) -> Config | None:
-        """Wait for a published config; None if this rank is to resolve the key, or time is over."""
-        announced = self._announced()
-        if announced is not None:
-            return announced
-        known = resolvers.known()
-        if known is not None:
-            return self._group.publish(self._agreement, known)
-        end, pause_s = time.monotonic() + self.pace.wait_s, self.pace.poll_s
-        while True:
-            self._claim()
-            # Read after the claim: its last owner may have published a config just before it ended.
-            announced = self._announced()
-            left_s = end - time.monotonic()
-            if announced is not None or self.mine or left_s <= 0:
-                return announced
-            time.sleep(min(left_s, pause_s))
-            pause_s = min(1.5 * pause_s, self.pace.poll_most_s)
-
-    def turn(self) -> AbstractContextManager[None]:
-        return resolving(self._entries, self._try, self.pace.beat_s)
-
-    def _announced(self) -> Config | None:
-        text = self._entries.announced()
-        return None if text is None else decode_config(text, self._agreement.configs())
-
-    def _claim(self) -> None:
-        """Claim the open attempt, or check that its owner still sends heartbeats."""
-        holder = self._entries.claim(self._try, self._name)
-        self.mine = holder == self._name
-        if self.mine:
-            return
-        self.holder = holder.partition(" (")[0]
-        beats, now = self._entries.beats(self._try), time.monotonic()
-        if beats != self._beats:
-            self._beats, self._since = beats, now
-        if self._entries.failed(self._try) or now - self._since >= self.pace.stale_s:
-            self._try, self._beats, self._since = self._try + 1, -1, now
-
-
 def _warn(message: str) -> None:
     warnings.warn(message, RankWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
+
+
+def current_job() -> RankGroup | None:
+    """Return the job that this process is a rank of; None without one, or if it has one rank.
+
+    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
+    """
+    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if group is None or not group.is_initialized() or group.get_world_size() < 2:
+        return None
+    store = group._get_default_store()
+    return None if store is None else RankGroup(store, group.get_rank())
+
+
+def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
+    """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
+
+    While a CUDA graph is captured (`capturing`), all ranks use the config of the first capture.
+    A config that ranks agreed on is final.
+    """
+    job = current_job()
+    if job is None:
+        return resolver.resolve(request, capturing=capturing)
+    choices: list[Choice] = []
+
+    def chosen(choice: Choice) -> Config:
+        choices.append(choice)
+        return choice.config
+
+    def known() -> Config | None:
+        choice = resolver.resolve(request, capturing=True)
+        return chosen(choice) if choice.final else None
+
+    def pick() -> Config:
+        return chosen(resolver.resolve(request, capturing=True))
+
+    def configs() -> Iterator[Config]:
+        """Yield the configs that a rank may announce: the user's own."""
+        yield from request.configs()
+        if resolver.options.heuristic is not None:
+            yield resolver.options.heuristic_config(request.space, request.problem.arguments)
+
+    agreement = AgreementKey(request.key, request.expected, configs)
+    if capturing:
+        config = job.publish(agreement, pick())
+    else:
+        resolvers = Resolvers(
+            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
+        )
+        config = job.agree(agreement, resolvers, Settings.from_environment().wait_s)
+    own = next((choice for choice in choices if choice.config is config), None)
+    if own is None:
+        return Choice(config, True, "known")
+    return replace(own, final=own.final or not capturing)

@@ -6,14 +6,14 @@ runs: on the real arguments, in-place kernels included. But where a kernel has a
 `early_config_prune`, PyTorch first asks it for the configs of this very launch, and keeps what
 it answers for the graph. asmtune answers with one config: the tuned one for the traced
 arguments where a store knows their key, else an untuned one, with one warning. Where Inductor would
-lose something of it, or sizes that are dynamic have several winners, it answers with more, which
-`torch_op` turns into an operator.
+lose an option of it, it answers with the fastest timed config that has none of these.
 
 One config, so that nothing is timed in the graph (PyTorch drops `restore_value` and
 `reset_to_zero` once a kernel was pruned), and asked at this place, so that grid, TTIR and
 launch agree on it: what `configs` gave could differ from one look to the next.
 
-Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py`.
+Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py` and
+`torch/_inductor/runtime/triton_heuristics.py`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,6 @@ from asmtune.runtime.calls import as_triton
 from asmtune.runtime.events import Notices
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import Arguments
-from asmtune.runtime.torch_op import (
-    LaunchOrigin,
-    TracedConfig,
-    can_trace_operator,
-    warn_of_loss,
-)
 from asmtune.store.codec import config_text
 from asmtune.triton_api.compiled_graphs import (
     call_when_traced,
@@ -45,13 +39,12 @@ from asmtune.triton_api.compiled_graphs import (
 )
 
 PruneHook = Callable[..., list[Any]]
-Described = tuple[tuple[str, Any, Any, bool], ...]
-"""Arguments as constants: name, a tensor's facts, a value, and if its sizes are fixed."""
+Described = tuple[tuple[str, Any, Any], ...]
+"""Arguments as constants: name, a tensor's facts, and a value."""
 
-Traced = tuple[Config, LaunchOrigin | None, tuple[tuple[str, Any], ...]]
-"""A config, the launch that it is for where an operator may take it, and computed values."""
+Traced = tuple[Config, tuple[tuple[str, Any], ...]]
+"""A config, and computed values."""
 
-_MOST_WINNERS: Final = 32  # the graph has the grid of each
 _UNKNOWN_SIZE: Final = 8192  # what Inductor takes for a size that depends on the data
 
 
@@ -60,12 +53,10 @@ class TracedLaunches:
     """Functions that find a kernel's configs while PyTorch traces its launches.
 
     Attributes:
-        kernel: the `AsmAutotuner`.
         choose: from a launch's arguments, given by position and by name, both by name (meta
             tensors in the place of tensors, None for what cannot be described), to its key and
             a config; looks up and never compiles or tunes. Called with the traced tensors'
             device as the current one.
-        winners: the configs that keys of a device have, by its name.
         searched: the configs of the space for a launch, of which a stored one must be.
         listed: the configs among which Inductor may choose where the key is not tuned, as it
             does under `triton.autotune`; None for the choice's config alone. Only for kernels
@@ -74,9 +65,7 @@ class TracedLaunches:
         notices: warn of keys that are not tuned.
     """
 
-    kernel: Any
     choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
-    winners: Callable[[str], Sequence[Config]]
     searched: Callable[[Arguments, Arguments], Sequence[Config]]
     listed: Callable[[Arguments, Arguments], Sequence[Config]] | None = None
     rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
@@ -95,10 +84,11 @@ def prune_hook(launches: TracedLaunches) -> PruneHook:
     rules = launches.rules
 
     def choose(placed: Described, named: Described) -> str:
-        return " ".join(map(book.name, _configs(launches, placed, named)))
+        configs = _configs(launches, placed, named)
+        return " ".join(book.name((config, ())) for config in configs)
 
     def complete(name: str, added: tuple[tuple[str, Any], ...]) -> str:
-        return book.name((*book.traced[name][:2], added))
+        return book.name((book.traced[name][0], added))
 
     def values(name: str) -> tuple[tuple[str, Any], ...]:
         return (*book.traced[name][0].kwargs.items(),)
@@ -131,25 +121,22 @@ def _described(
     """Describe arguments as constants; Dynamo runs this symbolically as well."""
     import torch
 
-    described: list[tuple[str, Any, Any, bool]] = []
+    described: list[tuple[str, Any, Any]] = []
     for name, value in arguments.items():
         facts: Any = None
         constant: Any = None
-        fixed = True
         if isinstance(value, torch.Tensor):
             shape = tuple([hint(size, _UNKNOWN_SIZE) for size in value.shape])
             strides = tuple([hint(stride, _UNKNOWN_SIZE) for stride in value.stride()])
             facts = (shape, strides, value.dtype, value.device.type, value.device.index)
-            # A list: Dynamo knows no generator here.
-            fixed = all([static(size) for size in [*value.shape, *value.stride()]])  # noqa: C419
         elif isinstance(value, (bool, str)):
             constant = value
         elif isinstance(value, (float, torch.SymFloat)):
             # PyTorch has no hint of one that may change. A global may change as well.
             constant = value if static(value) else 1.0
         elif isinstance(value, (int, torch.SymInt)):
-            constant, fixed = hint(value, _UNKNOWN_SIZE), static(value)
-        described.append((name, facts, constant, fixed))
+            constant = hint(value, _UNKNOWN_SIZE)
+        described.append((name, facts, constant))
     return tuple(described)
 
 
@@ -162,16 +149,13 @@ class ConfigBook:
         self._lock = threading.Lock()
 
     def name(self, traced: Traced) -> str:
-        """Return the name of the attribute that holds a config, of a launch or of any."""
+        """Return the name of the attribute that holds a config."""
         with self._lock:
             if traced not in self._names:
-                name, (config, origin, computed) = f"config_{len(self._names)}", traced
+                name, (config, computed) = f"config_{len(self._names)}", traced
                 kwargs = {**config.kwargs, **dict(computed)}
                 whole = {**vars(config), "kwargs": kwargs, "ir_override": None}
-                made = (
-                    TracedConfig(config, origin, kwargs) if origin else as_triton(Config(**whole))
-                )
-                setattr(self, name, made)
+                setattr(self, name, as_triton(Config(**whole)))
                 self.traced[name], self._names[traced] = traced, name
             return self._names[traced]
 
@@ -205,32 +189,20 @@ def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
     return record if same else None
 
 
-def _configs(launches: TracedLaunches, placed: Described, named: Described) -> list[Traced]:
+def _configs(launches: TracedLaunches, placed: Described, named: Described) -> Sequence[Config]:
     import torch
 
     arguments = _stand_ins(placed), _stand_ins(named)
     with torch.cuda.device(_device((*placed, *named))):
         key, choice = launches.choose(*arguments)
         if not choice.final and launches.listed is not None:
-            return [(config, None, ()) for config in launches.listed(*arguments)]
+            return launches.listed(*arguments)
     plain = inductor_config(key, choice, lambda: launches.searched(*arguments))
-    winners: list[Config] = []
-    if not all(fixed for *_, fixed in (*placed, *named)):
-        winners = [config for config in launches.winners(key.device) if config != choice.config]
-    loses = plain != choice.config or bool(winners)
-    whole = loses and can_trace_operator()
     if not choice.final:
-        launches.notices.untuned(key, choice.config if whole else plain, "compile")
-    if loses and not whole:
-        reason = "this PyTorch's compiler is not one that asmtune knows"
-        warn_of_loss(launches.kernel, choice.config, plain, reason)
-    if not whole:
-        return [(plain, None, ())]
-    origin = LaunchOrigin(launches.kernel, tuple(name for name, *_ in placed))
-    # Of equal values, one: the grid depends on nothing else.
-    by_values = {repr(c.kwargs): c for c in winners if c.kwargs != choice.config.kwargs}
-    several = [choice.config, *list(by_values.values())[:_MOST_WINNERS], plain]
-    return [(config, origin, ()) for config in several]
+        launches.notices.untuned(key, plain, "compile")
+    elif plain != choice.config:
+        launches.notices.untaken(key, plain, choice.config)
+    return [plain]
 
 
 def _stand_ins(described: Described) -> dict[str, Any]:
@@ -239,7 +211,7 @@ def _stand_ins(described: Described) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     # Outside all modes: a meta tensor must not become a node of the graph that is traced.
     with no_dispatch():
-        for name, facts, value, _ in described:
+        for name, facts, value in described:
             arguments[name] = value
             if facts is not None:
                 shape, strides, dtype = facts[:3]

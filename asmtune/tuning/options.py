@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, function_name, shortened
@@ -14,6 +14,7 @@ from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions, Restore
 from asmtune.measure.timing.policy import TimingPolicy
+from asmtune.triton_api.jit_functions import is_kernel
 from asmtune.tuning.search.base import BatchSizes, Limits
 
 if TYPE_CHECKING:
@@ -142,34 +143,31 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
     the copy back. Arguments that the IR updates in place are restored in any case.
     """
-    bits, accuracy = choices.get("bits", "close"), choices.get("accuracy")
-    if accuracy is not None and not isinstance(accuracy, Bound):
+    check, reference = choices.get("check", "close"), choices.get("reference")
+    bound = check if isinstance(check, Bound) else None
+    if bound is None and check is not False and not (isinstance(check, str) and check in _CHECKS):
         raise ArgumentTypeError(
-            f"accuracy={shortened(repr(accuracy))}: give limits, such as Bound(p99=3e-2, clip=0.03)"
+            f"check={shortened(repr(check))}: give 'close', 'bits', limits of errors such as "
+            "Bound(p99=3e-2, clip=0.03), or False"
         )
-    if accuracy is not None and (bits == "equal" or not choices.get("check", True)):
-        raise InputError("accuracy= checks every output: leave bits='equal' and check=False out")
-    if bits not in get_args(Bits):
-        raise InputError(f"bits={bits!r}: give 'close' or 'equal'")
-    if bits == "equal" and (choices.get("reference") is not None or not choices.get("check", True)):
+    if check == "bits" and reference is not None:
         raise InputError(
-            "bits='equal' compares with the default config's output: leave reference= and "
-            "check=False out"
+            "check='bits' compares with the default config's output: leave reference= out"
         )
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
-    if choices.get("foreign") not in (None, "repeat"):
-        raise InputError(f"foreign={shortened(repr(choices['foreign']))}: give 'repeat', or None")
-    restored, zeroed = _names(choices, "restore_value"), _names(choices, "reset_to_zero")
+    own: Any = choices.get("restore_value")
+    restore = own if callable(own) and not is_kernel(own) else None
+    restored = () if restore is not None else named_arguments(choices, "restore_value")
+    zeroed = named_arguments(choices, "reset_to_zero")
     return CheckOptions(
-        check=choices.get("check", True),
-        reference=choices.get("reference"),
+        check=check is not False,
+        reference=reference,
         restore_value=() if has_pre or has_post else restored,
         reset_to_zero=() if has_pre else zeroed,
         tolerance=_tolerance(choices),
-        bits_equal=bits == "equal",
-        accuracy=accuracy,
-        foreign=choices.get("foreign"),
-        restore=_function(choices, "restore"),
+        bits_equal=check == "bits",
+        accuracy=bound,
+        restore=restore,
     )
 
 
@@ -179,12 +177,17 @@ def _tolerance(choices: Mapping[str, Any]) -> float | None:
         return None
     if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
         raise InputError(f"tolerance={shortened(repr(given))}: give a number above 0, such as 0.01")
-    if not choices.get("check", True) or choices.get("bits") == "equal" or choices.get("accuracy"):
-        raise InputError("tolerance= compares outputs: leave check=, bits= and accuracy= out")
+    if (check := choices.get("check", "close")) != "close":
+        raise InputError(f"tolerance= belongs to check='close': leave it or check={check!r} out")
     return float(given)
 
 
-def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def named_arguments(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return the names of arguments that a choice lists.
+
+    Raises:
+        InputError: it is no list of names.
+    """
     return _listed(choices, name, "a list of names of arguments, such as ['out_ptr']")
 
 
@@ -215,58 +218,14 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
 
 
 OnBusy = Literal["wait", "heuristic"]
-Bits = Literal["close", "equal"]
+Check = Literal["close", "bits", False] | Bound
+_CHECKS: Final = ("close", "bits")
 
 
 class Choices(TypedDict, total=False):
-    """Keywords of `tune` and of `asm_autotune`; `TuneOptions` says what each is for.
+    """Keywords of `tune`, `patch` and `reconfigure`.
 
-    bits: "close" lets outputs differ from the default config's as roundings do; with "equal" only
-        a config wins whose outputs equal the default's in every bit, which is checked while
-        tuning. Where nothing is tuned, the default is launched.
-
-    tolerance: how far results may be from the expected: |c - r| <= tolerance (|r| + s), s the usual
-        magnitude around r, for all dtypes; by default each dtype has its own.
-
-    accuracy: limits the errors of every floating-point output, such as `Bound(p99=3e-2, clip=0.03)`
-        of `asmtune.measure.accuracy`, in place of the tolerance by which outputs are compared. The
-        errors are those against `reference=`, whose result may be of fp32 or fp64 (without one,
-        against the default config's output). A config that breaks a limit loses, the default
-        among them. What no limit names is not checked: limit `max_rel` where single wrong elements
-        must not pass. Integers must be equal as ever. Where nothing is tuned, the default is
-        launched.
-
-    alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does: called
-        with a launch's arguments (by position up to the first that the launch leaves to the config,
-        by name after it), they write its outputs. They are checked like a config, timed beside
-        the finalists, stored by name, and called where one wins.
-
-    foreign, restore: a kernel that may write memory of no tensor argument, such as that behind a
-        table of addresses, is not timed, and the model's pick is launched, unless it is told what
-        to do with that memory: "repeat" launches on it again and again; `restore(arguments)`,
-        called with the arguments by name before each launch and after the last, puts it back.
-
-    Those from `pre_hook` on are `triton.autotune`'s, with its meaning where it has one here:
-
-    pre_hook: called as `pre_hook(kwargs)` before each launch while tuning, after that of the
-        config, and once as `pre_hook(kwargs, reset_only=True)` with the winner's values when
-        tuning is done. `kwargs` are all arguments by name and the config's values. It takes the
-        place of `restore_value` and `reset_to_zero`. Its time does not count.
-    post_hook: called as `post_hook(kwargs, exception=None)` after each launch while tuning, or
-        with what the launch raised. It takes the place of `restore_value`.
-    do_bench: `do_bench(kernel_call, quantiles=(0.5, 0.2, 0.8))` times in the place of our clock:
-        milliseconds, `[median, p20, p80]` or one number, of which the least wins. Calling
-        `kernel_call` launches once, with hooks and with what puts back arguments that the kernel
-        updates; outputs are checked before it is called. As in Triton the three below, where
-        they are given, leave it unused.
-    warmup: milliseconds for which each config is launched before its first sample, in every
-        trial and final that it is in; one launch by default.
-    rep: milliseconds of its own launches for which a config is timed at most in a trial, 30 by
-        default, and five times as long in the finals. The clock stops earlier where a config is
-        clearly slower or its time is steady: as many samples as Triton takes are not needed.
-    use_cuda_graph: whether launches are timed in a CUDA graph, 10 together, hooks included; a
-        config that cannot be captured fails.
-    cache_results: accepted, and without effect: results are always kept.
+    `asm_autotune` has most of them, and says what they mean; `TuneOptions` says it of the others.
     """
 
     effort: str | Effort
@@ -276,16 +235,12 @@ class Choices(TypedDict, total=False):
     tiles: bool
     force: bool
     on_busy: OnBusy
-    check: bool
-    bits: Bits
+    check: Check
     reference: Callable[[Mapping[str, Any]], Any] | None
     tolerance: float | None
-    accuracy: Bound | None
     alternatives: Alternatives | None
-    foreign: Literal["repeat"] | None
-    restore: Restore | None
-    restore_value: tuple[str, ...]
-    reset_to_zero: tuple[str, ...]
+    restore_value: Sequence[str] | Restore | None
+    reset_to_zero: Sequence[str] | None
     pre_hook: PreHook | None
     post_hook: PostHook | None
     do_bench: DoBench | None
@@ -315,8 +270,8 @@ class TuneOptions:
         checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` or `devices` in the process that times,
             to which they are sent, on its copies of the arguments.
-        do_bench: the user's function that times, in the place of our clock; sent likewise.
-        alternatives: the user's functions that are timed beside the configs; sent likewise.
+        do_bench: the user's function that times, in the place of our clock; it is sent too.
+        alternatives: the user's functions that are timed beside the configs; they are sent too.
     """
 
     effort: Effort

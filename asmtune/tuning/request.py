@@ -23,6 +23,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.core.space.table import SpaceTable
+from asmtune.measure.accuracy import Bound
 from asmtune.measure.timing.nvml import driver_version
 from asmtune.store.lookup import StoreWarning
 
@@ -217,11 +218,12 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
 
         clock = TuneOptions.of(cast("Choices", choices)).clock
     tiles = bool(choices.get("tiles", False))
-    checked_by = [] if choices.get("bits", "close") == "close" else [choices["bits"]]
+    check = choices.get("check")
+    checked_by = ["bits"] if check == "bits" else []
     if choices.get("tolerance") is not None:
         checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
-    if (accuracy := choices.get("accuracy")) is not None:
-        checked_by += [canonical(accuracy.limits), _source_of(choices.get("reference"))]
+    if isinstance(check, Bound):
+        checked_by += [canonical(check.limits), _source_of(choices.get("reference"))]
     return provenance(problem, space, tiles=tiles, clock=clock, checked_by=checked_by)
 
 

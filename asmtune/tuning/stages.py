@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from asmtune.base.errors import (
@@ -17,6 +18,7 @@ from asmtune.base.errors import (
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.refusals import foreign_value
 from asmtune.core.config import Config
+from asmtune.core.failures import of_one_config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
@@ -102,8 +104,12 @@ class BenchTimer:
             elif isinstance(artifact, Artifact):
                 # An alternative has no slots of its own: it writes what the default writes.
                 is_config = verdict.config.alternative is None
-                slots = self.slots(verdict.config) if is_config else ConfigSlots()
-                entrants.append(TimingCandidate(verdict.config, artifact, slots))
+                asked = partial(self.slots, verdict.config) if is_config else ConfigSlots
+                slots = of_one_config("launch", "grid", asked)
+                if isinstance(slots, Failure):
+                    lost[verdict.config] = slots
+                else:
+                    entrants.append(TimingCandidate(verdict.config, artifact, slots))
             else:
                 lost[verdict.config] = artifact or Failure(
                     "launch", "lost", "its artifact is no longer in the cache"

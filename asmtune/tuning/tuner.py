@@ -122,10 +122,8 @@ class Tuner:
         names = ("tiles", "do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
-        checked = ("accuracy", "reference", "tolerance")
-        choices |= {name: getattr(checks, name) for name in checked}
-        if checks.bits_equal:
-            choices["bits"] = "equal"
+        choices |= {name: getattr(checks, name) for name in ("reference", "tolerance")}
+        choices["check"] = checks.accuracy or ("bits" if checks.bits_equal else "close")
         pinned = pinned_space(space, self.funnel.settings.overrides_dir)
         return TuningRequest(problem, key, pinned, choices, reference)
 

@@ -175,7 +175,7 @@ class UnrankedSession:
     def _restore(self, problem: Problem) -> None:
         restore = self.options.checks.restore
         if restore is not None:
-            required("restore=", lambda: within(restore)(problem.arguments))
+            required("restore_value=", lambda: within(restore)(problem.arguments))
 
     def _call(self, problem: Problem, config: Config) -> Callable[[], None]:
         """Return a function that launches once, with all that Triton does around a launch."""

@@ -79,8 +79,6 @@ def test_triton_is_patched_in_the_program(tmp_path: Path) -> None:
 FORKS = """
 import multiprocessing, sys
 def asks():
-    import torch
-    print("asmtune.runtime.misses.early_start" in sys.modules, flush=True)
     from triton.runtime.autotuner import Autotuner
     print("asmtune" in Autotuner.run.__code__.co_filename, flush=True)
 child = multiprocessing.get_context("fork").Process(target=asks)
@@ -93,32 +91,10 @@ print("asmtune" in sys.modules["triton"].autotune.__code__.co_filename)
 
 @pytest.mark.slow(seconds=2)
 def test_triton_is_patched_wherever_it_is_imported(tmp_path: Path) -> None:
-    """A forked process that is the first to import Triton is patched; PyTorch starts workers."""
+    """A forked process that is the first to import Triton is patched."""
     (tmp_path / "forks.py").write_text(FORKS)
-    (tmp_path / "torch.py").write_text("")
     ran = asmtune_run(tmp_path, "forks.py")
-    assert (ran.out.split(), ran.err) == (["False", "True", "True", "True", "True"], "")
-
-
-STARTS = """
-import pathlib
-from asmtune.runtime.misses import early_start
-early_start._NVIDIA = pathlib.Path("/")  # as where there is a GPU
-import torch, sys
-print("triton" in sys.modules)
-"""
-
-
-@pytest.mark.slow(seconds=3)
-def test_triton_is_patched_where_workers_import_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a GPU is there and nothing is stored, asmtune itself imports Triton, at PyTorch's."""
-    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "starts.py").write_text(STARTS + ASKS)
-    (tmp_path / "torch.py").write_text("")
-    ran = asmtune_run(tmp_path, "starts.py")
-    assert (ran.code, ran.out, ran.err) == (0, "True\nTrue True True True\n", "")
+    assert (ran.out.split(), ran.err) == (["True", "True", "True"], "")
 
 
 def test_python_without_site_is_refused(tmp_path: Path) -> None:
@@ -236,16 +212,11 @@ def test_keys_are_recorded_however_the_program_ends(tmp_path: Path) -> None:
     errors = [rank.communicate()[1] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [5, 6], errors
     assert [told in error for error in errors] == [True, False]
-    keys = json.loads((tmp_path / "keys.json").read_text())
-    sizes = [key["shape"]["n"] for key in keys["keys"]]
+    _, *keys = map(json.loads, (tmp_path / "keys.json").read_text().splitlines())
+    sizes = [key["shape"]["n"] for key in keys]
     assert sizes[:2] == [64, 65]
     assert sorted(sizes) == [16, 17, 32, 33, 64, 65]
-    assert {key["kernel"] for key in keys["keys"]} == {"__main__.double"}
-    ran = asmtune_run(tmp_path, "-q", "--keys", "keys.json", "serves.py", "64", "meet(9)")
-    lines = ran.err.splitlines()
-    assert lines[0].startswith("asmtune: 1 of 2 keys met is not in ")
-    assert lines[1].startswith("asmtune: not listed: kernel __main__.double at n=9, x_ptr fp32")
-    assert len(lines) == 2
+    assert {key["kernel"] for key in keys} == {"__main__.double"}
 
 
 def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,7 +236,6 @@ def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
         (("--bucket", "pow2", "absent.py"), "bucket 'pow2' is no rule: write pow2(M)"),
         (("--buckets", "absent.txt", "absent.py"), "rules of buckets absent.txt: No such file"),
-        (("--keys", "absent.json", "/dev/null"), "keys absent.json: No such file or directory"),
         (
             ("--record", "absent/keys.json", "/dev/null"),
             "--record absent/keys.json: no such folder",

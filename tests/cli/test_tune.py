@@ -156,13 +156,12 @@ def test_what_a_decorator_says_of_foreign_writes_holds(
     """A module that decorates its kernel tells by that whether it may be launched many times."""
     file = commands.folder / "doubled.py"
     told = "from asmtune import asm_autotune\n" + file.read_text()
-    told += 'fast = asm_autotune(space=space(), foreign="repeat", restore=print)(kernel)\n'
+    told += "fast = asm_autotune(space=space(), restore_value=print)(kernel)\n"
     (commands.folder / "told.py").write_text(told)
     workshop.answers = [tuned]
     commands.run("tune", "{}/told.py", "--shape", "n=128")
     assert workshop.options is not None
-    checks = workshop.options.checks
-    assert (checks.foreign, checks.restore) == ("repeat", print)
+    assert workshop.options.checks.restore is print
 
 
 def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:
@@ -208,7 +207,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(
         *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
         "--timings", "5", "--no-isolate", "--seed", "3",
-        "--force", "--tiles", "--bits", "equal",
+        "--force", "--tiles", "--check", "bits",
     )  # fmt: skip
     options = workshop.options
     assert options is not None
@@ -218,7 +217,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
     assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
     assert options.checks.bits_equal
-    commands.run(*base, "--accuracy", "p99=3e-2, clip=0.03,nonfinite=1")
+    commands.run(*base, "--check", "p99=3e-2, clip=0.03,nonfinite=1")
     assert workshop.options is not None
     assert workshop.options.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
 
@@ -343,8 +342,8 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{}/doubled.py --shapes {}/plain.py", "plain.py, line 1: "),
         ("{}/doubled.py --effort balance", "did you mean balanced?"),
         ("{}/doubled.py --strategy modell", "modell"),
-        ("{}/doubled.py --bits same", "bits='same': give 'close' or 'equal'"),
-        ("{}/doubled.py --accuracy p98=1", "no limit is called 'p98'; they are max_abs"),
+        ("{}/doubled.py --check same", "check='same': give 'close', 'bits'"),
+        ("{}/doubled.py --check p98=1", "no limit is called 'p98'; they are max_abs"),
         ("{}/doubled.py --seconds nan", "--seconds: nan is no number above 0"),
         ("{}/doubled.py --compiles 0", "--compiles"),
         ("{}/doubled.py --devices first", "--devices: 'first' is neither"),

@@ -16,7 +16,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -32,13 +31,12 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
-from asmtune.runtime.misses.resolver import current_job
-from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, RankPace, Resolvers
+from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, Resolvers, current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 from tests.store.children import finish, start
 
-PACE = RankPace(wait_s=60, beat_s=0.05, stale_s=4, poll_s=0.01, poll_most_s=0.05)
+WAIT_S = 60.0
 FALLBACK = Config({"BLOCK": 1})
 
 
@@ -79,7 +77,7 @@ class Player:
         *,
         work: Callable[[], None] = lambda: None,
         known: Config | None = None,
-        pace: RankPace = PACE,
+        wait_s: float = WAIT_S,
         device: str = "NVIDIA H200",
     ) -> dict[str, Any]:
         """Agree on a config; where it is this rank's turn, it works first."""
@@ -94,7 +92,7 @@ class Player:
         ways = Resolvers(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            config = self.job.agree(matter(name, device), ways, pace)
+            config = self.job.agree(matter(name, device), ways, wait_s)
         return {
             "config": str(config),
             "hook": config.pre_hook is hooked,
@@ -122,8 +120,7 @@ def peaceful(player: Player) -> dict[str, Any]:
     dist.barrier()
     if rank:
         player.after("patience")
-    impatient = RankPace(wait_s=0.3, beat_s=0.05, stale_s=9, poll_s=0.01)
-    found["patience"] = player.play("patience", work=lambda: time.sleep(2), pace=impatient)
+    found["patience"] = player.play("patience", work=lambda: time.sleep(2), wait_s=0.3)
     dist.barrier()
     found["failing"] = failing(player)
     dist.barrier()
@@ -152,8 +149,7 @@ def failing(player: Player) -> dict[str, Any]:
     if player.rank:
         player.after("failing")
     try:
-        # No rank may have to wait for a beat to stop.
-        return player.play("failing", work=work, pace=replace(PACE, stale_s=50, wait_s=20))
+        return player.play("failing", work=work, wait_s=20)
     except MeasureError as error:
         return {"error": str(error)}
 
@@ -215,7 +211,7 @@ def killed(player: Player) -> dict[str, Any]:
     if player.rank == 1:
         return player.play("killed", work=lambda: os.kill(os.getpid(), signal.SIGKILL))
     player.after("killed")
-    found = player.play("killed", work=lambda: time.sleep(0.3))
+    found = player.play("killed", wait_s=1.5)
     if player.rank == 0:
         player.store.wait(["done"])  # it serves the store, and leaves last
     else:

@@ -19,6 +19,7 @@ from asmtune.runtime.misses import background as copies
 from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, queue_of
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
+from asmtune.runtime.options import HOST_LAUNCH_US
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
 from asmtune.tuning.tuner import Tuner
@@ -160,7 +161,7 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
 
 def test_small_is_seen_in_the_background(host: Host, told: Told) -> None:
     """Whether a problem is small is predicted in the thread as well; then nothing is timed."""
-    resolver = later(host, told, small="auto")
+    resolver = later(host, told, small=HOST_LAUNCH_US)
     assert resolver.resolve(miss()).how == "heuristic"
     found = told.next()
     assert (found.how, found.final, host.machine.timed) == ("predicted", True, [])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.runtime.misses.background import copy_arguments
-from tests import tuning_support as support
 
 DTYPES = (torch.float32, torch.float16, torch.int8, torch.int64, torch.bool)
 
@@ -69,11 +68,3 @@ def test_descriptors_wrappers_and_tuples() -> None:
 def test_what_has_no_memory_is_itself(value: object) -> None:
     """Numbers, constexprs and what is not known are handed on as they are."""
     assert copy_arguments({"value": value})["value"] is value
-
-
-def test_a_kernel_as_an_argument_is_itself() -> None:
-    """A `@triton.jit` function among the constexprs must still be one for the front end."""
-    arguments = {"f": support.add, "c": tl.constexpr(support.add), "x": torch.ones(1)}
-    made = copy_arguments(arguments)
-    assert made["f"] is support.add
-    assert made["c"].value is support.add

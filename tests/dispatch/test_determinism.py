@@ -268,11 +268,11 @@ def test_unknown_device(host: Host) -> None:
     assert described(found) == ("heuristic", True, support.DEFAULT)
 
 
-@pytest.mark.parametrize("choices", [{"bits": "equal"}, {"accuracy": Bound(p99=1e-2)}])
+@pytest.mark.parametrize("choices", [{"check": "bits"}, {"check": Bound(p99=1e-2)}])
 def test_nothing_unchecked_is_launched(
     host: Host, monkeypatch: pytest.MonkeyPatch, choices: dict[str, Any]
 ) -> None:
-    """With bits="equal" or a bound, an untuned key gets the default wherever nothing is timed."""
+    """With check="bits" or a bound, an untuned key gets the default wherever nothing is timed."""
     monkeypatch.setattr(Tuner, "open", refuse)
     options: list[dict[str, Any]] = [
         {"on_miss": "predict", "nearest": True},

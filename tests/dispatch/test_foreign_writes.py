@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from asmtune.base.errors import ForeignWriteError, InputError, ProblemError
+from asmtune.base.errors import ForeignWriteError, ProblemError
 from asmtune.compile.load import Binary, LoadedLaunch
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
@@ -23,7 +23,6 @@ from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.runtime.misses import lookups
 from asmtune.runtime.misses.resolver import MissWarning
-from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.tuner import Tuner
@@ -116,8 +115,7 @@ def test_nothing_runs_but_the_launch(host: Host, machine: Accumulating) -> None:
     assert machine.found == []
     (message,) = [str(one.message) for one in told]
     assert f"{__file__}:{line}" in message
-    assert 'foreign="repeat"' in message
-    assert "restore=" in message
+    assert "restore_value= a function" in message
     assert "\n" not in message
 
 
@@ -140,12 +138,12 @@ def test_what_is_stored_is_a_prediction(
     [
         {"isolate": True},
         {"devices": (0,)},
-        {"isolate": True, "foreign": "repeat"},
-        {"devices": (0,), "restore": lambda _: None},
+        {"isolate": True, "restore_value": lambda _: None},
+        {"devices": (0,), "restore_value": lambda _: None},
         {"alternatives": {"other": lambda *_: pytest.fail("it was called")}},
         {"do_bench": lambda *_, **__: pytest.fail("it was called")},
         {"check": False, "restore_value": ("out_ptr",)},
-        {"bits": "equal"},
+        {"check": "bits"},
     ],
 )
 @pytest.mark.parametrize("space", [None, LIST], ids=["space", "list"])
@@ -156,7 +154,7 @@ def test_no_way_of_timing_launches_it(
     with pytest.warns(MissWarning, match="not tuned, it may write memory"):
         choice = host.resolver(choices=choices).resolve(launch(space=space))
     assert choice.final
-    assert choice.how == ("heuristic" if "bits" in choices else "predicted")
+    assert choice.how == ("heuristic" if choices.get("check") == "bits" else "predicted")
     tuner = Tuner.open("", TuneOptions.of(choices))  # type: ignore[arg-type]
     (result,) = tuner.results([launch(space=space)])
     assert (result.outcome, result.record) == ("failed", None)
@@ -165,7 +163,7 @@ def test_no_way_of_timing_launches_it(
     assert machine.found == []
 
 
-@pytest.mark.parametrize("choices", [{}, {"foreign": "repeat"}, {"restore": lambda _: None}])
+@pytest.mark.parametrize("choices", [{}, {"restore_value": lambda _: None}])
 def test_the_background_times_nothing(
     host: Host, machine: Accumulating, choices: dict[str, Any]
 ) -> None:
@@ -182,7 +180,7 @@ def test_the_background_times_nothing(
 def test_repeat_tunes_as_ever(host: Host, machine: Accumulating) -> None:
     """Told that repeats do no harm, it is launched again and again, and tuned."""
     at = launch()
-    resolver = host.resolver(choices={"foreign": "repeat", "check": False})
+    resolver = host.resolver(choices={"restore_value": lambda _: None, "check": False})
     assert resolver.resolve(at).how == "tuned"
     assert len(set(machine.found)) > 10
     assert not at.problem.arguments["out_ptr"].any()
@@ -196,7 +194,7 @@ def test_restore_puts_the_memory_back(host: Host, machine: Accumulating) -> None
         seen.append(arguments["x_ptr"])
         machine.memory.fill_(2.0)
 
-    assert host.resolver(choices={"restore": restore}).resolve(at).how == "tuned"
+    assert host.resolver(choices={"restore_value": restore}).resolve(at).how == "tuned"
     assert len(machine.found) > 10
     assert set(machine.found) == {2.0}
     assert len(seen) == len(machine.found) + 1
@@ -206,8 +204,10 @@ def test_restore_puts_the_memory_back(host: Host, machine: Accumulating) -> None
 
 def test_restore_that_fails_ends_the_tuning(host: Host, machine: Accumulating) -> None:
     """Its error is the user's, and nothing runs on memory that is not put back."""
-    with pytest.raises(ProblemError, match="restore=: KeyError"):
-        host.resolver(choices={"restore": lambda arguments: arguments["none"]}).resolve(launch())
+    with pytest.raises(ProblemError, match="restore_value=: KeyError"):
+        host.resolver(choices={"restore_value": lambda arguments: arguments["none"]}).resolve(
+            launch()
+        )
     assert machine.found == []
 
 
@@ -221,7 +221,9 @@ def test_a_known_config_is_launched_and_beside_it_nothing_timed(
     host: Host, machine: Accumulating
 ) -> None:
     """A record of one who was told serves all; new alternatives are not timed beside it."""
-    first = host.resolver(choices={"foreign": "repeat", "check": False}).resolve(launch())
+    first = host.resolver(choices={"restore_value": lambda _: None, "check": False}).resolve(
+        launch()
+    )
     machine.found.clear()
     named = {"other": lambda *_: pytest.fail("it was called")}
     at = replace(launch(), choices={"alternatives": named})
@@ -230,14 +232,3 @@ def test_a_known_config_is_launched_and_beside_it_nothing_timed(
     assert (choice.how, choice.config) == ("known", first.config)
     assert len(told) == 1
     assert machine.found == []
-
-
-def test_choices_are_checked() -> None:
-    """Only "repeat" and functions are taken; a patch hands them on."""
-    with pytest.raises(InputError, match="foreign='yes': give 'repeat', or None"):
-        TuneOptions.of({"foreign": "yes"})  # type: ignore[typeddict-item]
-    with pytest.raises(InputError, match="restore=3: give a function"):
-        TuneOptions.of({"restore": 3})  # type: ignore[typeddict-item]
-    listed = [triton.Config({"BLOCK": 64, "FLAW": 0}), triton.Config({"BLOCK": 128, "FLAW": 0})]
-    tuner = triton.autotune(configs=listed, key=["n"])(gather_into)
-    assert convert(tuner, {"foreign": "repeat"}).options.choices["foreign"] == "repeat"

@@ -268,3 +268,49 @@ def test_no_programs_call_no_alternative(gpu: HostGpu) -> None:
     for n in (N, 0, N):
         kernel[grid](*vectors(n))
     assert called == [N, N]
+
+
+@pytest.mark.parametrize("after", [2, 6, 8, 10, 12])
+def test_a_rule_that_raises_later_loses_with_its_reason(
+    gpu: HostGpu, tmp_path: Path, after: int
+) -> None:
+    """Whenever in a tuning a rule of `@triton.heuristics` raises, its config alone is out."""
+    calls: list[int] = []
+
+    def rule(values: dict[str, Any]) -> int:
+        calls.extend([1] * (values["BLOCK"] == 64))
+        if len(calls) > after and values["BLOCK"] == 64:
+            raise ValueError("no scale")
+        return 1
+
+    kernel = asm_autotune(configs(32, 64, 128), ["n"], small=None, effort=EFFORT)(
+        triton.heuristics({"scale": rule})(copy)
+    )
+    kernel[grid](*vectors())
+    assert kernel.best_config.kwargs == {"BLOCK": 32}
+    with Store.open(tmp_path / "store.sqlite") as store:
+        (record,) = store.records(f"{copy.__module__}.copy", DEVICE)
+    told = [(config.kwargs["BLOCK"], failure.detail) for config, failure in record.failures]
+    assert [block for block, _ in told] == [64]
+    assert "'scale' failed at BLOCK=64" in told[0][1]
+
+
+def odd(result: Any) -> dict[str, Any]:
+    """Pruning whose functions return what they should not."""
+    return {"early_config_prune": lambda *_, **__: result}
+
+
+@pytest.mark.parametrize(
+    ("pruning", "message"),
+    [
+        (odd(None), "early_config_prune returned None: expected a list of the configs to keep"),
+        (odd([]), "early_config_prune kept none of 2 configs"),
+        ({"perf_model": lambda **_: None, "top_k": 1}, "perf_model failed at 2 of 2 configs"),
+    ],
+)
+def test_pruning_that_returns_nothing(gpu: HostGpu, pruning: dict[str, Any], message: str) -> None:
+    """Functions of `prune_configs_by` that forget to return are told in one line."""
+    kernel = asm_autotune(configs(32, 64), ["n"], effort=EFFORT, prune_configs_by=pruning)(copy)
+    with pytest.raises(InputError, match=message) as caught:
+        kernel[grid](*vectors())
+    assert "\n" not in str(caught.value)

@@ -49,14 +49,6 @@ def test_each_key_is_told_once(gpu: HostGpu) -> None:
     assert (predicted.how, predicted.timed) == ("predicted", 0)
 
 
-def test_one_config_is_no_news(gpu: HostGpu) -> None:
-    """Of a kernel with one config there is nothing to tell."""
-    met: list[KeyResolved] = []
-    with listening(met.append):
-        launch(blocks=(32,))
-    assert met == []
-
-
 def test_listeners_come_and_go() -> None:
     """All that listen are told, each as long as it listens, also where one is left by an error."""
     one, other = KeyResolved(kernel="k", how="tuned"), KeyResolved(kernel="k", how="known")

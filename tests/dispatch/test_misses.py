@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError, InputError, MemoryShortError, MissError
+from asmtune.base.errors import CompileError, MemoryShortError, MissError
 from asmtune.compile import pool
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
-from asmtune.runtime.misses import resolver as misses
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver, TunersByDevice
+from asmtune.runtime.options import HOST_LAUNCH_US as SMALL_US
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction, StoreWarning
@@ -237,30 +237,26 @@ def test_a_launch_without_memory_to_tune(
 
 def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
-    first = host.resolver(small="auto").resolve(miss())
+    first = host.resolver(small=SMALL_US).resolve(miss())
     assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
     monkeypatch.setattr(Tuner, "open", closed)
-    assert host.resolver(small="auto").resolve(miss()).config == first.config
+    assert host.resolver(small=SMALL_US).resolve(miss()).config == first.config
 
 
 @pytest.mark.slow
 def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is predicted to run for longer than its launch is tuned."""
-    monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US)
-    assert host.resolver(small="auto").resolve(miss()).how == "tuned"
+    assert host.resolver(small=LEAST_US).resolve(miss()).how == "tuned"
     with store(host) as opened:
         assert opened.predictions() == []
 
 
-@pytest.mark.slow
-def test_small_by_size_or_predicate(host: Host) -> None:
-    """At or below a number of elements, or where a predicate says so, nothing is timed."""
-    for small in (4096, lambda arguments: arguments["n"] <= 4096):
-        resolver = host.resolver(small=small, heuristic=SLOWEST)
-        assert described(resolver.resolve(miss())) == ("heuristic", True, SLOWEST)
-        assert host.resolver(small=small).resolve(miss()).how == "predicted"
-        assert host.machine.timed == []
-    assert host.resolver(small=4095).resolve(miss()).how == "tuned"
+def test_a_small_problem_takes_the_fallback(host: Host) -> None:
+    """Below the limit a given fallback goes before the model's pick; nothing is timed."""
+    assert described(host.resolver(small=1e6, heuristic=SLOWEST).resolve(miss())) == (
+        *("heuristic", True, SLOWEST),
+    )
+    assert host.machine.timed == []
 
 
 def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +269,7 @@ def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Front, "verdicts", sketched)
     at = miss(1 << 24)
-    found = picking.small_pick(host.prepared.funnel, at.problem, at.space, misses.HOST_LAUNCH_US)
+    found = picking.small_pick(host.prepared.funnel, at.problem, at.space, SMALL_US)
     assert found is None
 
 
@@ -282,7 +278,6 @@ def test_sketches_of_a_prediction_serve_the_tuning(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was sketched to see whether a problem is small is not sketched again to tune it."""
-    monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US * 1.2)
     asked: list[dict[str, Any]] = []
     from asmtune.predict.prune.front import Front
 
@@ -293,7 +288,7 @@ def test_sketches_of_a_prediction_serve_the_tuning(
         return plain(self, configs, moment, known)
 
     monkeypatch.setattr(Front, "verdicts", seen)
-    resolver = host.resolver(small="auto")
+    resolver = host.resolver(small=LEAST_US * 1.2)
     resolver.resolve(miss())
     workshop = resolver._tuners.of(support.DEVICE)
     assert any(known is workshop.funnel.sketches for known in asked)
@@ -433,7 +428,7 @@ def test_a_search_begins_with_the_nearest_device_s_best(host: Host) -> None:
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
     monkeypatch.setattr(Tuner, "open", closed)
-    resolver = host.resolver(on_miss=on_miss, heuristic=SLOWEST, small="auto")
+    resolver = host.resolver(on_miss=on_miss, heuristic=SLOWEST, small=SMALL_US)
     found = resolver.resolve(miss(), capturing=True)
     assert described(found) == ("heuristic", False, SLOWEST)
     with store(host) as opened:
@@ -479,26 +474,9 @@ def test_device_without_a_target() -> None:
     at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
     from asmtune.runtime.options import DecoratorOptions
 
-    options = DecoratorOptions(space=support.space(), small="auto", on_miss="predict")
+    options = DecoratorOptions(space=support.space(), small=SMALL_US, on_miss="predict")
     with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
         assert Resolver(options).resolve(at).how == "heuristic"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"on_miss": "hope"},
-            r"on_miss='hope': give one of tune, predict, background, raise",
-        ),
-        ({"small": "tiny"}, r"small='tiny': give 'auto', a number of elements"),
-        ({"small": True}, r"small=True: give 'auto'"),
-    ],
-)
-def test_options_that_are_none(host: Host, options: dict[str, Any], message: str) -> None:
-    """Values that an option does not have are refused, with those that it has."""
-    with pytest.raises(InputError, match=message):
-        host.options(**options)
 
 
 def test_a_look_makes_no_store(host: Host) -> None:

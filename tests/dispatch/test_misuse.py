@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ import triton.language as tl
 
 import asmtune
 from asmtune.base.errors import InputError
+from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.runtime.decorator import asm_autotune
@@ -47,89 +47,46 @@ problem = Problem(add, {}, (1,))
 NO_CONFIGS: dict[str, Any] = {
     "kernel": add,
     "decorated kernel": decorated,
-    "kernel of triton.autotune": by_triton,
     "kernel with heuristics": with_rules,
     "plain function": plain,
     "class": Thing,
-    "lambda": lambda x: x,
-    "builtin": len,
     "text": "add",
-    "bytes": b"add",
     "number": 5,
     "one config": triton.Config({"BLOCK": 32}),
     "generator": endless(),
-    "function that yields": endless,
-    "iterator": iter([triton.Config({"BLOCK": 32})]),
     "axes": SPACE,
     "space": Space(SPACE),
     "numbers": [1, 2],
     "nothing": [None],
-    "kernels": [add],
-    "set": {1, 2},
-    "module": sys,
+    "a later number": [Config({}), 3],
+    "values without a hash": [triton.Config({"BLOCK": [1, 2]})],
+    "values without names": [triton.Config(5)],
 }
-NO_KERNELS: dict[str, Any] = {
-    "plain function": plain,
-    "class": Thing,
-    "Triton's class": triton.JITFunction,
-    "lambda": lambda x: x,
-    "builtin": len,
-    "text": "add",
-    "nothing": None,
-    "instance": Thing(),
-    "partial": functools.partial(plain),
-    "module": sys,
-    "list": [add],
-}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "kernel as space": {"space": add},
-    "class as space": {"space": Thing},
-    "text as space": {"space": "BLOCK"},
-    "number as space": {"space": 3},
-    "generator as space": {"space": endless()},
-    "text as key": {"key": "n"},
-    "number as key": {"key": 5},
-    "kernel as key": {"key": add},
-    "function as key": {"key": lambda n: n},
-    "number in key": {"key": [5]},
-    "kernel as reset_to_zero": {"reset_to_zero": add},
-    "generator as restore_value": {"restore_value": endless()},
-    "number as reset_to_zero": {"reset_to_zero": 5},
-    "text as restore_value": {"restore_value": "x_ptr"},
-    "kernel as prune_configs_by": {"prune_configs_by": add},
-    "text as perf_model": {"prune_configs_by": {"perf_model": "x"}},
-    "text as early_config_prune": {"prune_configs_by": {"early_config_prune": "x"}},
-    "kernel as heuristic": {"heuristic": add},
-    "number as heuristic": {"heuristic": 5},
-    "kernel as small": {"small": add},
-    "list as small": {"small": [1]},
-    "text as nearest": {"nearest": "no"},
-    "text as pre_hook": {"pre_hook": "x"},
-    "kernel as devices": {"devices": add},
-    "text as devices": {"devices": "01"},
-    "list as on_miss": {"on_miss": ["tune"]},
-}
+NO_KERNELS = (plain, Thing, triton.JITFunction, len, "add", None, functools.partial(plain), [add])
+OPTIONS: list[tuple[str, Any]] = [
+    *[("space", value) for value in (add, Thing, "BLOCK", 3, endless())],
+    *[("key", value) for value in ("n", 5, add, lambda n: n, [5])],
+    *[("reset_to_zero", value) for value in (add, 5)],
+    *[("restore_value", value) for value in (endless(), "x_ptr")],
+    *[("prune_configs_by", value) for value in (add, {"perf_model": "x"}, {"top": 1})],
+    *[("heuristic", value) for value in (add, 5)],
+    *[("small", value) for value in (add, [1], "auto", -1.0)],
+    *[("nearest", "no"), ("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
+]
 NO_PROBLEMS: dict[str, Callable[[], Any]] = {
     "kernel": lambda: asmtune.tune(add, SPACE),
-    "decorated kernel": lambda: asmtune.tune(decorated),
     "name": lambda: asmtune.tune("softmax"),
     "kernels": lambda: asmtune.tune(problems=[problem, add], space=SPACE),
-    "kernel as problems": lambda: asmtune.tune(problems=add, space=SPACE),
     "problem as problems": lambda: asmtune.tune(problems=problem, space=SPACE),
     "generator": lambda: asmtune.tune(problems=endless(), space=SPACE),
     "no space": lambda: asmtune.tune(problem),
-    "kernel as space": lambda: asmtune.tune(problem, add),
     "text as space": lambda: asmtune.tune(problem, "BLOCK"),
     "kernel for prune_report": lambda: asmtune.prune_report(add),
-    "decorated kernel for prune_report": lambda: asmtune.prune_report(decorated),
-    "number for roofline": lambda: asmtune.roofline(5),
     "kernel for roofline": lambda: asmtune.roofline([add]),
     "kernel for bench": lambda: asmtune.bench(decorated),
 }
 NO_PATCHES: dict[str, Callable[[], Any]] = {
     "kernel": lambda: asmtune.patch(add),
-    "function": lambda: asmtune.patch(plain),
-    "text": lambda: asmtune.patch("quick"),
     "options": lambda: asmtune.patch({"effort": "quick"}),
     "over a kernel": lambda: asmtune.patch()(add),
     "over a decorated kernel": lambda: asmtune.patch()(by_triton),
@@ -154,22 +111,14 @@ def test_no_configs(name: str) -> None:
     line = refusal(lambda: asm_autotune(NO_CONFIGS[name]))
     assert line.startswith("asm_autotune: configs")
     assert "@asm_autotune(" in line
+    assert name != "kernel" or "the kernel 'add'" in line
 
 
-def test_no_parentheses() -> None:
-    """`@asm_autotune` without parentheses names the kernel, and shows the form with them."""
-    line = refusal(lambda: asm_autotune(add))
-    assert "the kernel 'add'" in line
-    assert '@asm_autotune(space={"BLOCK": [128, 256]}, key=["n"])' in line
-    assert "@triton.jit" in line
-
-
-@pytest.mark.parametrize("name", NO_KERNELS)
-def test_no_kernel(name: str) -> None:
+@pytest.mark.parametrize("kernel", NO_KERNELS, ids=repr)
+def test_no_kernel(kernel: Any) -> None:
     """What is no Triton kernel, such as a function with `@triton.jit` above, is refused at once."""
-    line = refusal(lambda: asm_autotune(space=SPACE)(NO_KERNELS[name]))
-    assert "is not a Triton kernel" in line
-    assert "put @triton.jit below @asm_autotune" in line
+    line = refusal(lambda: asm_autotune(space=SPACE)(kernel))
+    assert "is not a Triton kernel: put @triton.jit below @asm_autotune" in line
 
 
 @pytest.mark.parametrize(
@@ -183,11 +132,10 @@ def test_decorated_twice(kernel: Any, by: str) -> None:
         assert f"'add' has @{by} already" in line
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_no_value_of_an_option(name: str) -> None:
+@pytest.mark.parametrize(("option", "value"), OPTIONS, ids=str)
+def test_no_value_of_an_option(option: str, value: Any) -> None:
     """A value that no option takes is refused when decorating."""
-    options = {"space": SPACE, **OPTIONS[name]}
-    option = next(iter(OPTIONS[name]))
+    options = {"space": SPACE, option: value}
     assert option in refusal(lambda: asm_autotune(**options)(add))
 
 

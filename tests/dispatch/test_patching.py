@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import subprocess
 import sys
 import threading
 import types
@@ -338,12 +337,6 @@ def test_all_options_are_taken_over(gpu: HostGpu) -> None:
     assert (found["do_bench"], found["cache_results"]) == (first_of, True)
 
 
-def test_no_option_is_made_up(gpu: HostGpu) -> None:
-    """Triton's own default hooks and clock are not taken for the user's."""
-    found = options_of(triton.autotune(configs(), ["n"], restore_value=["x_ptr"])(copy))
-    assert found["pre_hook"] is found["post_hook"] is found["do_bench"] is found["prune"] is None
-
-
 @pytest.mark.parametrize("given", [{"warmup": 5}, {"rep": 7}, {"use_cuda_graph": True}])
 def test_older_keywords(gpu: HostGpu, given: dict[str, Any]) -> None:
     """`warmup`, `rep` and `use_cuda_graph` reach asmtune's clock; Triton makes a clock of them."""
@@ -402,16 +395,6 @@ def test_what_asmtune_refuses_stays_with_triton(
     assert "shaped is left to triton.autotune: " in str(warning.message)
     assert launched[1]["SHAPE"] == {8: 8}
     assert gpu.tuned == 0
-
-
-def test_an_empty_grid_launches_nothing(gpu: HostGpu) -> None:
-    """Where Triton launches nothing, a patched program is not refused; nothing is tuned either."""
-    with patch(small=None, effort=EFFORT):
-        kernel = triton.autotune(configs(), ["n"])(copy)
-        kernel[(0,)](*vectors())
-        assert gpu.tuned == 0
-        kernel[(8,)](*vectors())
-        assert gpu.tuned == 1
 
 
 def test_the_innermost_patch_counts(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -488,19 +471,6 @@ def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
         assert [reference() for reference in held] == [None, None]
 
 
-def test_asmtunes_own_are_left_alone(gpu: HostGpu) -> None:
-    """A kernel of `@asm_autotune` launches under a patch as without one, strict as ever."""
-    kernel = asmtune.asm_autotune(configs(), ["n"], small=None, effort=EFFORT)(copy)
-    with patch(on_miss="raise"):
-        kernel[(8,)](*vectors())
-        with pytest.raises(InputError):
-            kernel[(-1,)](*vectors(64))
-        triton.heuristics({"scale": lambda _: 2})(kernel)[(8,)](*vectors())
-        Autotuner.warmup(kernel, *vectors(), grid=(1,))  # what it inherits, asked by name
-        assert not [name for name in vars(kernel) if "twin" in name]
-    assert gpu.tuned == 1
-
-
 def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
     """A decorator that a library puts into `triton.autotune` meanwhile is not taken away."""
     original = triton.autotune
@@ -558,11 +528,3 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message), patch(**options):
         pass
     assert state_of_triton() == before
-
-
-def test_patch_is_public_and_light() -> None:
-    """`asmtune.patch` is it, and its import loads neither PyTorch nor Triton."""
-    assert asmtune.patch is patch
-    code = "import sys; from asmtune import patch; print({'torch', 'triton'} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"

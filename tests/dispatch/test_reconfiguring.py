@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+import triton
 
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError, MissError
@@ -91,3 +93,14 @@ def test_a_module_without_kernels() -> None:
     """A module in which nothing is decorated is named."""
     with pytest.raises(InputError, match="module empty has no kernel decorated"):
         reconfigure(ModuleType("empty"), on_miss="tune")
+
+
+def test_the_decorator_names_each_option_with_its_meaning() -> None:
+    """It takes 24 keywords at most; each has a paragraph of its own in the docstring."""
+    parameters = inspect.signature(asm_autotune).parameters
+    assert len(parameters) <= 24
+    assert all(one.kind is not one.VAR_KEYWORD for one in parameters.values())
+    triton_own = inspect.signature(triton.autotune).parameters
+    assert triton_own.keys() <= parameters.keys()
+    arguments = (asm_autotune.__doc__ or "").partition("Args:")[2]
+    assert all(f"\n        {name}: " in arguments for name in parameters)

@@ -29,7 +29,6 @@ from asmtune.runtime.events import recording
 from asmtune.runtime.offline.tuning_queue import RecordedKeys, TuningGpu
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import patch
-from asmtune.runtime.recording import key_file
 from asmtune.runtime.recording.key_file import (
     MOST_ELEMENTS,
     KeyFile,
@@ -39,7 +38,7 @@ from asmtune.runtime.recording.key_file import (
     read_key_file,
 )
 from asmtune.runtime.recording.launches import load_kernel, make_arguments, recorded_request
-from asmtune.runtime.recording.recorder import KeyList, KeyRecorder, contents_of, recorded_key
+from asmtune.runtime.recording.recorder import KeyRecorder, contents_of, recorded_key
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.tuner import Tuner
 from tests.dispatch.host_gpu import EFFORT, HostGpu, host_gpu
@@ -103,7 +102,7 @@ def test_keys_are_tuned_without_the_program(
     path = tmp_path / "keys.json"
     recorder = record(path, served, 1024, 64, 1024)
     assert gpu.tuned == 2
-    assert recorder.summary(quiet=False) == [
+    assert recorder.summary() == [
         f"2 of 2 keys met were new to {path}; `asmtune tune --from {path}` tunes them"
     ]
     (first, second) = read_key_file(path).keys
@@ -124,7 +123,7 @@ def test_keys_are_tuned_without_the_program(
     assert gpu.tuned == 4
     recorder = record(path, served, 1024, 64)
     assert gpu.tuned == 4  # the store knows both
-    assert recorder.summary(quiet=False) == [f"no new key was met; {path} has 2 keys"]
+    assert recorder.summary() == [f"no new key was met; {path} has 2 keys"]
 
 
 def test_rules_of_the_run_count_when_its_keys_are_tuned(
@@ -139,23 +138,6 @@ def test_rules_of_the_run_count_when_its_keys_are_tuned(
     assert result.request.key.shape == {"pow2(n)": 1024}
     record(path, served, 777, buckets=("copy:pow2(n)",))
     assert gpu.tuned == 2
-
-
-def test_unlisted_keys_are_counted_and_listed(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
-    """Each key met that a file lacks is listed once, however often it is launched."""
-    path = tmp_path / "keys.json"
-    record(path, served, 64)
-    keys = KeyList.of(path)
-    with patch(small=None, effort=EFFORT), recording(keys.launched):
-        launch(served, 64)
-        assert keys.summary(quiet=False) == [f"all of 1 key met are in {path}"]
-        assert keys.summary(quiet=True) == []
-        launch(served, 65)
-        launch(served, 65)
-    count, line = keys.summary(quiet=True)
-    advice = f"`asmtune run --record {path}` adds them"
-    assert count == f"1 of 2 keys met is not in {path}, the keys of serve.py; {advice}"
-    assert line.startswith("not listed: kernel tests.dispatch.host_gpu.copy at n=65, x_ptr fp32")
 
 
 def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
@@ -259,36 +241,20 @@ def test_processes_add_to_one_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_keys_are_appended_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New keys go behind those that this process wrote; what another wrote is read again."""
-    path, reads = tmp_path / "keys.json", []
-
-    def read(file: Path) -> KeyFile:
-        reads.append(file)
-        return read_key_file(file)
-
-    monkeypatch.setattr(key_file, "read_key_file", read)
+def test_a_launch_that_can_be_made_again_replaces_one_that_cannot(tmp_path: Path) -> None:
+    """Of the lines of a key the first without a problem counts; other rules begin a new head."""
+    path = tmp_path / "keys.json"
 
     def add(n: int, *, problem: str = "none") -> None:
         key = RecordedKey("lib.k", "lib", None, {"n": n}, {}, DEVICE, "", "", problem=problem)
         add_keys(path, KeyFile("serve.py", (), (key,)))
 
-    add_keys(path, KeyFile("serve.py"))
-    add(1)
-    add(2)
-    assert reads == []
-    add(2, problem="")  # now it can be launched
-    path.write_bytes(path.read_bytes())  # as another process would
-    add(3)
-    add(4)
-    assert reads == [path, path]
+    for n, problem in ((1, "none"), (2, "none"), (2, ""), (2, "later"), (1, "again")):
+        add(n, problem=problem)
     keys = read_key_file(path).keys
-    assert [(key.shape["n"], key.problem) for key in keys] == [
-        (1, "none"),
-        (2, ""),
-        (3, "none"),
-        (4, "none"),
-    ]
+    assert [(key.shape["n"], key.problem) for key in keys] == [(1, "again"), (2, "")]
+    KeyRecorder(path, "serve.py", ("pow2(n)",))
+    assert read_key_file(path) == KeyFile("serve.py", ("pow2(n)",), keys)
 
 
 def test_a_file_that_cannot_be_written_stops_no_launch(
@@ -386,24 +352,21 @@ def test_large_index_tensors_repeat_what_was_recorded(
     assert int(made["table"].max()) < 50
 
 
+HEAD = '{"format": "asmtune-keys", "version": 2, "program": "a", "buckets": [%s]}\n'
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, r"keys.json: No such file or directory; write it anew with `asmtune run --record"),
-        ("", r"cut off or damaged \(Expecting value"),
-        ('{"format": "asmtune-keys", "version": 1, "keys": [{"kern', "cut off or damaged"),
+        ("", "no file of recorded keys"),
+        ('{"format": "asmtune-keys", "version": 2}\n{"kern', "cut off or damaged"),
         ("[1, 2]", "no file of recorded keys"),
-        ('{"format": "asmtune-trace", "version": 1}', "no file of recorded keys"),
-        ('{"format": "asmtune-keys", "version": 2}', "version 2 of the format, and this asmtune"),
-        ('{"format": "asmtune-keys", "version": 1, "program": "a"}', "'buckets' is missing"),
-        (
-            '{"format":"asmtune-keys","version":1,"program":"a","buckets":[],"keys":[{"kernel":1}]}',
-            r"keys\[0\]: field 'module' is missing",
-        ),
-        (
-            '{"format":"asmtune-keys","version":1,"program":"a","buckets":["pow3(n)"],"keys":[]}',
-            "pow3 is no bucket",
-        ),
+        ('{"format": "asmtune-trace", "version": 2}', "no file of recorded keys"),
+        ('{"format": "asmtune-keys", "version": 3}', "version 3 of the format, and this asmtune"),
+        ('{"format": "asmtune-keys", "version": 2, "program": "a"}', "'buckets' is missing"),
+        (HEAD % "" + '{"kernel": 1}', r"keys\[0\]: field 'module' is missing"),
+        (HEAD % '"pow3(n)"', "pow3 is no bucket"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path: Path, content: str | None, message: str) -> None:
@@ -501,11 +464,10 @@ def test_texts_of_many_lines(gpu: HostGpu, served: Any, tmp_path: Path, name: st
     """Whatever text of a file has line breaks, what is said of its keys is one line."""
     path = tmp_path / "keys.json"
     record(path, served, 64)
-    document = json.loads(path.read_text())
+    head, line = path.read_text().splitlines()
     for text in ("a\nb", "a\r\x1b[2Jb", "a\u2028b"):
         value = {"x_ptr": text} if name == "dtypes" else text
-        document["keys"] = [{**document["keys"][0], name: value}]
-        path.write_text(json.dumps(document))
+        path.write_text(f"{head}\n{json.dumps({**json.loads(line), name: value})}\n")
         said: list[str] = []
         try:
             said = [result.error for result in RecordedKeys.of(path).results(machine())]
@@ -558,7 +520,7 @@ def test_kernels_that_no_module_holds(gpu: HostGpu, tmp_path: Path) -> None:
     recorder.launched(request, KernelCall((1,), (), {"n": 8, "scale": 1}, tuner.arg_names))
     (key,) = read_key_file(path).keys
     assert key.problem.startswith("a function made the kernel and no module holds it")
-    _, told = recorder.summary(quiet=False)
+    _, told = recorder.summary()
     assert told.startswith("cannot be tuned from there: kernel ")
     assert told.endswith(key.problem)
 

@@ -16,7 +16,6 @@ from asmtune import asm_autotune
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.planning import backend
 
 
@@ -36,18 +35,16 @@ def echo(out, a, b, c, wide, flag, x, y, n, T: tl.constexpr = 3, BLOCK: tl.const
     tl.store(out + 8 + at, left + tl.load(y + at, mask=inside).to(tl.float32), mask=inside)
 
 
-def own(how: Any = None, **options: Any) -> AsmAutotuner:
-    """`echo` decorated, by either launcher; one config, so that nothing is tuned."""
+def own(**options: Any) -> AsmAutotuner:
+    """`echo` decorated; one config, so that nothing is tuned."""
     key = options.pop("key", ["n"])
-    made = asm_autotune([Config({"BLOCK": 64})], key, **options)(triton.jit(echo))
-    vars(made)["_part"] = how or backend()
-    return made
+    return asm_autotune([Config({"BLOCK": 64})], key, **options)(triton.jit(echo))
 
 
-@pytest.fixture(params=["native", "python"])
-def kernel(request: pytest.FixtureRequest) -> AsmAutotuner:
-    """`echo` by either launcher."""
-    return own(backend() if request.param == "native" else plain)
+@pytest.fixture
+def kernel() -> AsmAutotuner:
+    """`echo`."""
+    return own()
 
 
 def draw(random_: random.Random, pool: torch.Tensor) -> dict[str, Any]:
@@ -115,8 +112,7 @@ def test_the_second_launch_is_planned_and_returns_the_kernel(kernel: AsmAutotune
 
 @pytest.mark.parametrize("way", ["grid", "hook"])
 @pytest.mark.parametrize("offset", [0, 3], ids=["aligned", "not aligned"])
-@pytest.mark.parametrize("part", ["native", "python"])
-def test_memory_that_a_grid_or_a_hook_moves(part: str, offset: int, way: str) -> None:
+def test_memory_that_a_grid_or_a_hook_moves(offset: int, way: str) -> None:
     """A launch reads the memory that its tensors have after the user's code, at every launch."""
 
     def move(values: dict[str, Any]) -> tuple[int]:
@@ -125,7 +121,6 @@ def test_memory_that_a_grid_or_a_hook_moves(part: str, offset: int, way: str) ->
 
     config = Config({"BLOCK": 64}, pre_hook=move if way == "hook" else None)
     kernel = asm_autotune([config], ["n"])(triton.jit(echo))
-    vars(kernel)["_part"] = backend() if part == "native" else plain
     for first in (0, 0, 1, 0):  # aligned and not, before the user's code
         given = arguments()
         given[6].data = given[6].data[first:]

@@ -70,14 +70,14 @@ def test_recorded_keys_are_tuned_before_traffic(tmp_path: Path) -> None:
     (tmp_path / "serves.py").write_text(SERVES)
     sizes = "100000,1000003,5000000"
     asmtune(tmp_path, "run", "--on-miss", "predict", "--record", "k.json", "serves.py", sizes)
-    keys = json.loads((tmp_path / "k.json").read_text())["keys"]
+    _, *keys = map(json.loads, (tmp_path / "k.json").read_text().splitlines())
     assert [key["shape"]["n"] for key in keys] == [100000, 1000003, 5000000]
     assert all("index_ptr" in key["contents"] for key in keys)
     asmtune(tmp_path, "tune", "--from", "k.json", "--effort", "quick")
-    told = asmtune(tmp_path, "run", "--on-miss", "raise", "--keys", "k.json", "serves.py", sizes)
-    assert "all of 3 keys met are in" in told
-    told = asmtune(tmp_path, "run", "--on-miss", "predict", "--keys", "k.json", "serves.py", "77")
-    assert "1 of 1 key met is not in" in told
+    told = asmtune(tmp_path, "run", "--on-miss", "raise", "--record", "k.json", "serves.py", sizes)
+    assert "no new key was met" in told
+    told = asmtune(tmp_path, "run", "--on-miss", "predict", "--record", "k.json", "serves.py", "77")
+    assert "1 of 1 key met were new to" in told
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""Both launchers, the C one over a fake driver."""
+"""The launcher over a fake driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.planning import native
 from tests.launch.fakes import FakeDriver
 
@@ -24,9 +23,3 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
 def c_part(driver: FakeDriver) -> Any:
     """The C part, as built here."""
     return native(str(driver.path))
-
-
-@pytest.fixture(params=["native", "python"])
-def part(request: pytest.FixtureRequest) -> Any:
-    """Either launcher."""
-    return plain if request.param == "python" else request.getfixturevalue("c_part")

@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from asmtune.runtime.launch.layout import kinds
 from asmtune.runtime.launch.planning import Launcher
@@ -60,6 +61,28 @@ class FakeDriver:
     def parameters(self) -> list[bytes]:
         """The bytes of each of the last launch's parameters; those behind its width are 0."""
         return [bytes(self.noted.parameters[i]) for i in range(self.noted.count)]
+
+
+class PlanFacts(NamedTuple):
+    """What a plan is made of; see `native/plan.c`."""
+
+    function: int
+    threads: int
+    shared: int
+    slots: tuple[tuple[int, int, Any], ...]
+    values: tuple[Any, ...]
+    kernel: Any
+    config: Any
+    guards: tuple[tuple[dict[str, Any], str, Any], ...]
+    relay: Callable[..., Any]
+    between: tuple[Any, ...]
+    hook: Any
+    chosen: dict[str, Any]
+    scratch: int = 0
+
+
+FACTS: Any = SimpleNamespace(GIVEN=object(), Plan=PlanFacts)
+"""A backend whose plans can be read."""
 
 
 @dataclass

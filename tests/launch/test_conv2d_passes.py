@@ -16,12 +16,9 @@ from asmtune.runtime.call_trace import persistent
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d_gradients import (
-    HOSTS,
     LAST,
     MODULES,
     WAYS,
-    alternatives_of,
-    exact_gradients,
     operands,
 )
 from tests.launch.fakes import FakeDriver
@@ -97,26 +94,6 @@ def test_repeated_passes_are_launches_alone(
             gradients = call()
         assert driver.noted.launches - before == 4
     assert [gradient.is_contiguous(memory_format=LAST) for gradient in gradients[:2]] == [True] * 2
-
-
-@pytest.mark.parametrize("of", ["dx", "dweight"])
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_winner_is_called(of: str, way: dict[str, Any], driven: tuple[FakeDriver, Any]) -> None:
-    """Where cuDNN has won, a repeated call is cuDNN's, without a launch or a copy."""
-    torch.manual_seed(0)
-    driver, plans = driven
-    dy, x, weight, window, groups = (given := operands(way)).values()
-    host = HOSTS[of]
-    (name,) = alternatives_of(of)
-    won = MODULES[of].DEFAULT.with_alternative(name)
-    with plans(config=won, function=0, relay=lambda *_: None):
-        for _ in range(2):
-            host(dy, x, weight, window.numbers, groups, True)
-        before = driver.noted.launches
-        with mock.patch.object(host.prepared, "function", _refuse):
-            got = host(dy, x, weight, window.numbers, groups, True)
-    assert driver.noted.launches == before
-    assert excess(got, exact_gradients(given)[of], {}) <= 1
 
 
 def test_a_winner_is_called_in_training(driven: tuple[FakeDriver, Any]) -> None:

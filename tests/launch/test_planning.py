@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,17 +15,22 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
 
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime.launch import plain, planning
 from asmtune.runtime.launch.planning import (
+    LaunchWarning,
     TritonLaunch,
     backend,
     entry_widths,
+    native,
     plan_of,
     plan_of_alternative,
+    tensor_backend,
 )
 from asmtune.triton_api.compiler import Toolchain
 from asmtune.triton_api.launching import hook_lists
+from tests.launch.fakes import FACTS, Slow, launcher
 
 TENSORS = (torch.Tensor,)
 WIDTH = tl.constexpr(4)
@@ -67,7 +73,7 @@ def planned(function: Any, given: dict[str, Any], chosen: dict[str, Any], **part
     known = {name: value for name, value in chosen.items() if name in function.arg_names}
     kernel = compiled(function, {**given, **known}, arch, **options)
     config = Config(known)
-    return plan_of(plain, TritonLaunch(function, kernel, given, chosen, config), TENSORS)  # type: ignore[arg-type]
+    return plan_of(FACTS, TritonLaunch(function, kernel, given, chosen, config), TENSORS)
 
 
 GIVEN = {
@@ -88,19 +94,52 @@ def test_amd_kernels_go_to_triton(arch: str) -> None:
     """A kernel for an AMD GPU has a plan, whose launches Triton's own launcher makes."""
     kernel = amd_kernel(arch)
     launched = TritonLaunch(copied, kernel, {"x": GIVEN["x"]}, {"B": 64}, Config({"B": 64}))
-    plan = plan_of(plain, launched, TENSORS)  # type: ignore[arg-type]
+    plan = plan_of(FACTS, launched, TENSORS)
     assert plan is not None
     assert (plan.function, plan.slots) == (0, ())
     assert plan.relay is kernel.run
 
 
 def test_an_amd_gpu_needs_no_cuda_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ROCm the launcher is Python's, whatever is wanted, and nothing of CUDA is loaded."""
+    """On ROCm nothing of CUDA is loaded, and no call is prepared."""
     monkeypatch.setattr(torch.version, "hip", "6.4")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for wanted in ("auto", "native", "python"):
-        monkeypatch.setenv("ASMTUNE_LAUNCH", wanted)
-        assert backend.__wrapped__() is plain
+    opened: list[str] = []
+    monkeypatch.setattr(planning, "_built", lambda: SimpleNamespace(open_driver=opened.append))
+    assert native.__wrapped__() is not plain
+    assert tensor_backend.__wrapped__() is None
+    assert opened == []
+
+
+@pytest.mark.parametrize("wanted", ["auto", "native", "python"])
+def test_where_the_c_part_cannot_be_built(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch then takes the slow path, with one warning; who insists on it gets an error."""
+
+    def unbuilt() -> Any:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setenv("ASMTUNE_LAUNCH", wanted)
+    monkeypatch.setattr(planning, "native", unbuilt)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        if wanted == "native":
+            with pytest.raises(InputError, match="cannot be built: no compiler"):
+                backend.__wrapped__()
+        else:
+            assert backend.__wrapped__() is plain
+    assert [one.category for one in told] == ([LaunchWarning] if wanted == "auto" else [])
+
+
+def test_without_plans_each_launch_takes_the_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes as it was given, without a key; a trace of a call hears of it."""
+    slow, heard = Slow(), []
+    made = launcher(plain, SimpleNamespace(names=(), modes=b"", functions=(), rules=()), slow)
+    made.keep("key", "plan", ())
+    monkeypatch.setattr(plain, "observer", lambda *launch: heard.append(launch))
+    assert made[(4,)](1, n=2) == "slow"
+    assert slow.calls == [((4,), (1,), {"n": 2}, None, (), None)]
+    assert heard == [(made, None, None, None)]
+    assert len(made) == 0
 
 
 @triton.jit
@@ -132,7 +171,7 @@ def test_plain_kernels_go_to_the_driver(arch: int) -> None:
     slots = [(kind, index) for kind, index, _ in plan.slots]
     assert slots == [(0, 0), (3, 1), (4, 2), (9, 3), (5, 4), (10, 7), (1, 8), (0, -1), (0, -1)]
     assert plan.values[-1] == 64
-    assert all(value is plain.GIVEN for value in plan.values[:-1])
+    assert all(value is FACTS.GIVEN for value in plan.values[:-1])
     assert plan.config == Config({"B": 64})
 
 
@@ -166,8 +205,8 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     kernel.asm["ptx"] = kernel.asm["ptx"].replace(
         ".param .u32 scalars_param_1", ".param .u64 scalars_param_1"
     )
-    assert entry_widths(kernel.asm["ptx"]) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
-    plan = plan_of(plain, launched, TENSORS)  # type: ignore[arg-type]
+    assert entry_widths(kernel) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
+    plan = plan_of(FACTS, launched, TENSORS)
     assert plan is not None
     assert plan.function == 0
 
@@ -199,7 +238,7 @@ def test_guards_are_what_triton_looks_at_again() -> None:
     assert watched["value"] is vars(WIDTH)
     assert watched["debug"] is vars(scratch)
     assert watched["launch_enter_hook"] is vars(knobs.runtime)
-    assert all(owner.get(name, plain.GIVEN) is now for owner, name, now in plan.guards)
+    assert all(owner.get(name, FACTS.GIVEN) is now for owner, name, now in plan.guards)
 
 
 def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +247,7 @@ def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPat
     kernel = compiled(scratch, {**given, "B": 64})
     monkeypatch.setattr(WIDTH, "value", [4])
     launched = TritonLaunch(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
-    assert plan_of(plain, launched, TENSORS) is None  # type: ignore[arg-type]
+    assert plan_of(FACTS, launched, TENSORS) is None
 
 
 def test_an_alternative_runs_while_a_trace_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +266,7 @@ def test_an_alternative_runs_while_a_trace_ends(monkeypatch: pytest.MonkeyPatch)
 
     seen: list[Any] = []
     won = Config({"B": 16}).with_alternative("vendor")
-    relay = plan_of_alternative(plain, scratch, lambda *v: seen.append(v), ("x", "n"), won).relay
+    relay = plan_of_alternative(FACTS, scratch, lambda *v: seen.append(v), ("x", "n"), won).relay
     monkeypatch.setattr(planning, "plain", Ending())
     between = (1, 1, 1, 0)  # sizes of the grid, and the stream
     relay(*between, "x", 5, 16)

@@ -24,9 +24,8 @@ from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import persistent
-from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.planning import plan_of_alternative
-from tests.launch.fakes import FakeDriver
+from tests.launch.fakes import FACTS, FakeDriver
 from tests.launch.stand_in import planned_launches
 
 X = torch.arange(32.0).reshape(4, 8)
@@ -758,7 +757,7 @@ def test_what_an_alternative_does_is_not_the_functions(c_part: Any, watched: Wat
 
     won = Config({"BLOCK": 64}).with_alternative("vendor")
     names = ("x_ptr", "y_ptr", "n", "scale")
-    relay = plan_of_alternative(plain, double._function, launched, names, won).relay
+    relay = plan_of_alternative(FACTS, double._function, launched, names, won).relay
     with planned_launches(c_part, config=won, function=0, relay=relay):
         call = watched.over(doubled, alternatives={"vendor": lambda x, scale: x * scale})
         assert watched.own_calls(lambda: call(X)) == 0
@@ -788,7 +787,7 @@ def test_a_functions_result_may_be_the_alternatives(c_part: Any, watched: Watche
     results: list[torch.Tensor] = []
     won = Config({"BLOCK": 64}).with_alternative("vendor")
     names = ("x_ptr", "y_ptr", "n", "scale")
-    relay = plan_of_alternative(plain, double._function, whole, names, won).relay
+    relay = plan_of_alternative(FACTS, double._function, whole, names, won).relay
     with planned_launches(c_part, config=won, function=0, relay=relay):
         call = watched.over(tripled, alternatives={"vendor": lambda x, scale: x * scale})
         assert watched.own_calls(lambda: call(X)) == 0

@@ -14,7 +14,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.layout import ParameterLayout, layout_of
 from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import Slow, launcher
@@ -89,10 +88,9 @@ def test_equal_words_mean_equal_kernels(function: Any, c_part: Any, data: st.Dat
     places = data.draw(st.sets(st.integers(0, 8), max_size=3))
     other = data.draw(ARGUMENTS)
     second = tuple(other[i] if i in places else first[i] for i in range(9))
-    for backend in (c_part, plain):
-        one, two = key_of(backend, layout, first), key_of(backend, layout, second)
-        if one is not None and one == two:
-            assert triton_key(function, first) == triton_key(function, second)
+    one, two = key_of(c_part, layout, first), key_of(c_part, layout, second)
+    if one is not None and one == two:
+        assert triton_key(function, first) == triton_key(function, second)
 
 
 EVERY = [
@@ -105,39 +103,24 @@ EVERY_CONSTANT = [1, True, 1.0, 0, False, 0.0, None, "", "a", "b", tl.float16, t
 
 @pytest.mark.parametrize("function", [typed, loose], ids=["typed", "loose"])
 @pytest.mark.parametrize("place", range(9))
-def test_every_class_of_argument_at_every_place(function: Any, part: Any, place: int) -> None:
+def test_every_class_of_argument_at_every_place(function: Any, c_part: Any, place: int) -> None:
     """Of all pairs of edge values at one place, those of equal words are equal to Triton."""
     layout = layout_of(function.params)
     everyday = (BUFFER, 7, 8, 0.5, None, BUFFER, 3, 128, 4)
     found: dict[Any, Any] = {}
     for value in EVERY if place < 7 else EVERY_CONSTANT:
         arguments = (*everyday[:place], value, *everyday[place + 1 :])
-        words = key_of(part, layout, arguments)
+        words = key_of(c_part, layout, arguments)
         kernel = triton_key(function, arguments)
         assert found.setdefault(words, kernel) == kernel, value
 
 
-@pytest.mark.slow
-@settings(max_examples=400)
-@given(first=ARGUMENTS, other=ARGUMENTS, places=st.sets(st.integers(0, 8), max_size=3))
-def test_both_launchers_tell_the_same_apart(
-    c_part: Any, first: tuple[Any, ...], other: tuple[Any, ...], places: set[int]
-) -> None:
-    """The C part has a key where Python has one, and equal keys where Python has equal ones."""
-    layout = layout_of(typed.params, keyed=["a", "c"])
-    second = tuple(other[i] if i in places else first[i] for i in range(9))
-    ours = [key_of(c_part, layout, arguments) for arguments in (first, second)]
-    plains = [key_of(plain, layout, arguments) for arguments in (first, second)]
-    assert [key is None for key in ours] == [key is None for key in plains]
-    assert (ours[0] == ours[1]) == (plains[0] == plains[1])
-
-
-def test_common_launches_have_words(part: Any) -> None:
+def test_common_launches_have_words(c_part: Any) -> None:
     """What kernels are launched with every day is not unusual."""
     layout = layout_of(typed.params)
     tensor = torch.nn.Parameter(BUFFER.view(torch.float16)[:8], requires_grad=False)
     everyday = (tensor, 7, 2**40, 0.5, None, BUFFER, True, 128, "relu")
-    assert key_of(part, layout, everyday) is not None
+    assert key_of(c_part, layout, everyday) is not None
 
 
 class Pointer:
@@ -155,17 +138,17 @@ class Pointer:
     [Pointer(), 2**63, (1, 2), torch.ones(2).as_subclass(type("Own", (torch.Tensor,), {}))],
     ids=["data_ptr", "unsigned", "tuple", "subclass"],
 )
-def test_unusual_arguments_take_the_slow_path(part: Any, odd: Any) -> None:
+def test_unusual_arguments_take_the_slow_path(c_part: Any, odd: Any) -> None:
     """What only Triton can read goes to Triton, at every launch."""
     layout = layout_of(typed.params)
-    assert key_of(part, layout, (odd, 7, 8, 0.5, None, BUFFER, True, 128, 4)) is None
+    assert key_of(c_part, layout, (odd, 7, 8, 0.5, None, BUFFER, True, 128, 4)) is None
 
 
-def test_a_tensor_elsewhere_takes_the_slow_path(part: Any) -> None:
+def test_a_tensor_elsewhere_takes_the_slow_path(c_part: Any) -> None:
     """A tensor that is not on the current device is looked at before it is launched with."""
     slow = Slow()
     made = launcher(
-        part, layout_of(typed.params), slow, machine=CurrentStream(lambda: 0, lambda _: 0)
+        c_part, layout_of(typed.params), slow, machine=CurrentStream(lambda: 0, lambda _: 0)
     )
     made[(1,)](BUFFER, 7, 8, 0.5, None, BUFFER, True, 128, 4)
     made[(1,)](3, 7, 8, 0.5, None, 5, True, 128, 4)

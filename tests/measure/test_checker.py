@@ -379,7 +379,7 @@ def test_bits_equal() -> None:
             for values in nearly:
                 found = checker.check(write(values))
                 assert kind(found) == ("wrong_output at check" if exact else None)
-                assert not exact or "bits='equal' allows no bit to differ" in str(found)
+                assert not exact or "check='bits' allows no bit to differ" in str(found)
 
 
 def test_bits_equal_of_an_unsteady_default() -> None:
@@ -389,7 +389,7 @@ def test_bits_equal_of_an_unsteady_default() -> None:
         assert checker.set_reference(noisy(tensors["out"], 1e-6)) is None
         said = str(checker.check(lambda: tensors["out"].copy_(tensors["x"])))
         assert "differs in its bits between two runs of the default" in said
-        assert any("leave bits='equal' out" in note for note in checker.notes)
+        assert any("leave check='bits' out" in note for note in checker.notes)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])

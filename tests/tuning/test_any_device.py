@@ -391,14 +391,14 @@ def test_no_function_is_timed_where_outputs_are_not_checked(
 
 
 def test_foreign_writes_are_not_timed_there_either(stand_in: TritonStandIn, tmp_path: Path) -> None:
-    """Triton's IR tells them, on a device that nothing is known of too; restore= is obeyed."""
+    """Triton's IR tells them on an unknown device too; a function that restores is called."""
     values = {"table_ptr": pointer(I64), "x_ptr": pointer(), "n": 64, "BLOCK": 16}
     stand_in.ttir = lower(foreign_kernels.by_arithmetic, **values)
     with pytest.raises(ForeignWriteError, match=r"foreign_kernels\.py:"):
         unranked_run(unknown_tuner(tmp_path))
     assert stand_in.timed == []
     called: list[Any] = []
-    assert resolved(unknown_tuner(tmp_path, restore=called.append)).record is not None
+    assert resolved(unknown_tuner(tmp_path, restore_value=called.append)).record is not None
     assert (len(stand_in.timed), len(called)) == (20, 21)
     stand_in.ttir = "no IR"
     assert resolved(unknown_tuner(tmp_path, force=True)).record is not None

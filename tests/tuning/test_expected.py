@@ -28,8 +28,8 @@ def own_clock(call: Any, quantiles: Any) -> float:
         {"do_bench": own_clock},
         {"do_bench": own_clock, "rep": 20.0},
         {"restore_value": ("x_ptr",), "check": False},
-        {"accuracy": Bound(p99=1e-2), "reference": max},
-        {"accuracy": Bound(clip=0.0)},
+        {"check": Bound(p99=1e-2), "reference": max},
+        {"check": Bound(clip=0.0)},
     ],
     ids=lambda choices: " ".join(choices) or "none",
 )
@@ -45,8 +45,8 @@ def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, An
 def test_choices_that_change_what_is_best_are_told_apart() -> None:
     """Tiles, clock, check or bound each expect a config of their own."""
     chosen: list[dict[str, Any]] = [{}, {"tiles": True}]
-    chosen += [{"do_bench": own_clock}, {"bits": "equal"}]
-    chosen += [{"accuracy": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
-    chosen += [{"accuracy": Bound(p99=1e-2), "reference": max}]
+    chosen += [{"do_bench": own_clock}, {"check": "bits"}]
+    chosen += [{"check": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
+    chosen += [{"check": Bound(p99=1e-2), "reference": max}]
     made = [expected_of(problem(), space(), choices) for choices in chosen]
     assert len({(one.source, one.space) for one in made}) == len(chosen)

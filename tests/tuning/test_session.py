@@ -13,7 +13,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from asmtune.base.errors import CompileError, MeasureError
+from asmtune.base.errors import CompileError, InputError, MeasureError
 from asmtune.compile import worker
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
 from asmtune.compile.worker import CompileItem, make_sketch
@@ -33,7 +33,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
 from asmtune.triton_api.compiler import Toolchain
 from asmtune.tuning import background_compiler, initial_state, session
-from asmtune.tuning.options import EFFORTS
+from asmtune.tuning.options import EFFORTS, TuneOptions
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer, FinalDecision, decide
 from tests.tuning_support import (
@@ -218,7 +218,7 @@ def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_bits_equal_to_the_default(tmp_path: Path) -> None:
-    """With bits="equal" a faster config whose output differs in a bit loses; else it wins.
+    """With check="bits" a faster config whose output differs in a bit loses; else it wins.
 
     Either kind of tuning takes nothing over from the other, neither a record nor a failure.
     """
@@ -227,13 +227,23 @@ def test_bits_equal_to_the_default(tmp_path: Path) -> None:
         lambda config: (5.0 if config.kwargs["FLAW"] else 9.0) - config.num_warps / 8
     )
     winners = []
-    for bits in ("equal", "close", "equal"):
-        result = resolved(workshop(tmp_path, machine, bits=bits), searched=rounded)
+    for check in ("bits", "close", "bits"):
+        result = resolved(workshop(tmp_path, machine, check=check), searched=rounded)
         assert result.outcome == "tuned"
         winners.append((result.record.winner.kwargs["FLAW"], result.record.winner.num_warps))
         failures = {failure.detail.split(";")[-1] for _, failure in result.record.failures}
-        assert failures == ({" bits='equal' allows no bit to differ"} if bits == "equal" else set())
+        assert failures == ({" check='bits' allows no bit to differ"} if check == "bits" else set())
     assert winners == [(0, 8), (1e-4, 8), (0, 8)]
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"check": "same"}, {"check": "bits", "reference": len}],
+)
+def test_bad_bits(choices: Any) -> None:
+    """Another value, and check="bits" with what replaces the default's output, give one line."""
+    with pytest.raises(InputError, match=r"^check='(same|bits)'.*$"):
+        TuneOptions.of(choices)
 
 
 def test_held_tiles_are_told(tmp_path: Path) -> None:

@@ -40,8 +40,6 @@ class _Waiting:
             from importlib.machinery import PathFinder
 
             return PathFinder.find_spec(name, [_ROOT])
-        if name == "torch" and self._program is None:
-            self._loaded().start_early()
         if name != "triton":
             return None
         others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from asmtune.base.errors import USER_CODE_ERRORS, SpaceError
-from asmtune.base.text import user_stacklevel
+from asmtune.base.text import shortened, user_stacklevel
 
 Predicate = Callable[..., bool]
 
@@ -33,6 +33,22 @@ class Constraint:
     predicate: Predicate
     needs: tuple[str, ...] = field(init=False)
     raised: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, given: Any) -> Constraint:
+        """Make a constraint of a function of axes by name; return one as it is.
+
+        Raises:
+            SpaceError: it is neither.
+        """
+        if isinstance(given, cls):
+            return given
+        if not callable(given):
+            raise SpaceError(
+                f"constraint {shortened(repr(given))}: give a Constraint, or a function of axes by "
+                "name that returns True or False"
+            )
+        return cls(getattr(given, "__name__", type(given).__name__), given)
 
     def __post_init__(self) -> None:
         parameters = inspect.signature(self.predicate).parameters.values()

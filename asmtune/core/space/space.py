@@ -96,7 +96,7 @@ class Space:
         axes: values by name: the kernel's constexpr parameters, and
             `num_warps`, `num_stages`, `num_ctas`, `maxnreg` (None for no cap); for AMD devices
             `waves_per_eu`, `matrix_instr_nonkdim`, `kpack`.
-        constraints: conditions that every config satisfies.
+        constraints: conditions that every config satisfies; functions are named by their name.
         default: the config to fall back to; the first feasible one otherwise.
 
     Raises:
@@ -107,7 +107,7 @@ class Space:
     def __init__(
         self,
         axes: Mapping[str, Iterable[Any]],
-        constraints: Iterable[Constraint] = (),
+        constraints: Iterable[Constraint | Predicate] = (),
         default: Config | None = None,
     ) -> None:
         if not isinstance(axes, Mapping) or not all(isinstance(name, str) for name in axes):
@@ -115,7 +115,7 @@ class Space:
         self.axes: Mapping[str, tuple[Any, ...]] = MappingProxyType(
             {name: axis_values(name, values) for name, values in axes.items()}
         )
-        self.constraints = tuple(constraints)
+        self.constraints = tuple(map(Constraint.of, constraints))
         self.default = default = None if default is None else _completed(default, self.axes)
         self._points: tuple[Config, ...] | None = None
         misfit = None if default is None else misfit_of(default, self.axes)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.compile.load import launch_values
 from asmtune.core.config import Config
+from asmtune.core.failures import of_one_config
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
@@ -49,6 +51,7 @@ class DedupBench:
         self._problem = problem
         self._bench = bench
         self._known: dict[Key, Measurement | Failure] = {}
+        self._keys: dict[Config, Key | Failure] = {}
         self._default: Config | None = None
 
     @property
@@ -65,7 +68,9 @@ class DedupBench:
         """Time the default config."""
         self._default = default.config
         _, result = self._bench.begin(default)
-        self._known[self._key(default)] = result
+        key = self._key(default)
+        if not isinstance(key, Failure):
+            self._known[key] = result
         return default.config, result
 
     def trial(self, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
@@ -91,6 +96,8 @@ class DedupBench:
         chosen: dict[Key, TimingCandidate] = {}
         for candidate in candidates:
             key = self._key(candidate)
+            if isinstance(key, Failure):
+                continue
             if key not in chosen or candidate.config == self._default:
                 chosen[key] = candidate
         outcomes = verb(list(chosen.values())) if chosen else []
@@ -99,13 +106,23 @@ class DedupBench:
     def _outcomes(
         self, candidates: Sequence[TimingCandidate], results: dict[Key, Measurement | Failure]
     ) -> list[Outcome]:
-        pairs = [(candidate.config, results[self._key(candidate)]) for candidate in candidates]
-        return [
-            (config, replace(result, config=config) if isinstance(result, Measurement) else result)
-            for config, result in pairs
-        ]
+        outcomes: list[Outcome] = []
+        for candidate in candidates:
+            key, config = self._key(candidate), candidate.config
+            result = key if isinstance(key, Failure) else results[key]
+            own = replace(result, config=config) if isinstance(result, Measurement) else result
+            outcomes.append((config, own))
+        return outcomes
 
-    def _key(self, candidate: TimingCandidate) -> Key:
+    def _key(self, candidate: TimingCandidate) -> Key | Failure:
+        """Return what a binary is launched with, made once; a rule of the user's may raise."""
+        config = candidate.config
+        if config not in self._keys:
+            made = partial(self._made_key, candidate)
+            self._keys[config] = of_one_config("launch", "values", made)
+        return self._keys[config]
+
+    def _made_key(self, candidate: TimingCandidate) -> Key:
         config = candidate.config
         if config.alternative is not None:
             return f"@{config.alternative}", None

@@ -247,7 +247,7 @@ class OutputChecker:
     def _call_restore(self) -> None:
         restore = self._options.restore
         if restore is not None:
-            required("restore=", lambda: within(restore)(self._arguments))
+            required("restore_value=", lambda: within(restore)(self._arguments))
 
     def _compare(self, slots: ConfigSlots) -> Failure | None:
         expected = self._expected_outputs

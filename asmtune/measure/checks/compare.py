@@ -319,7 +319,7 @@ class Output:
         # The axis of a complex number's parts is left out.
         index = list(place[len(place) - len(self.tensor.shape) :])
         if self.exact:
-            far = "; bits='equal' allows no bit to differ"
+            far = "; check='bits' allows no bit to differ"
         else:
             far += "; if both are right, give tolerance="
         return "wrong_output", (

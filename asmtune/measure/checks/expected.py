@@ -108,7 +108,7 @@ class ExpectedOutputs:
                 if deviation > 0.0:
                     self._unsteady = (
                         f"{tensor.name} differs in its bits between two runs of the default "
-                        "config, so that no config can equal it; leave bits='equal' out"
+                        "config, so that no config can equal it; leave check='bits' out"
                     )
                 continue
             allowed = _RUNS_APART * deviation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 
@@ -105,10 +105,9 @@ class CheckOptions:
         bits_equal: whether only outputs pass that equal the default config's in every bit.
         accuracy: limits the errors of each floating-point output, in place of a tolerance: against
             the reference in its own precision, or the default config's output without one.
-        foreign: "repeat" if a kernel may be launched many times that writes memory of no tensor
-            argument, such as that behind a table of addresses.
-        restore: puts such memory back: called with the arguments by name before every run, and
-            once after the last.
+        restore: puts back memory of no tensor argument, such as that behind a table of addresses:
+            called with the arguments by name before every run, and once after the last. Without it
+            no kernel is launched many times that may write such memory.
     """
 
     check: bool = True
@@ -118,7 +117,6 @@ class CheckOptions:
     tolerance: float | None = None
     bits_equal: bool = False
     accuracy: Bound | None = None
-    foreign: Literal["repeat"] | None = None
     restore: Restore | None = None
 
     def require_repeatable(self, places: Sequence[str], *, isolated: bool) -> None:
@@ -134,11 +132,11 @@ class CheckOptions:
         if not places:
             return
         what = f"it may write memory that no tensor argument holds ({', '.join(places)})"
-        if self.foreign is None and self.restore is None:
+        if self.restore is None:
             raise ForeignWriteError(
                 f"{what}, which some 50 timed launches would each change again: give "
-                'foreign="repeat" if that does no harm, or restore= a function that puts the '
-                "memory back before each"
+                "restore_value= a function of the arguments by name that puts the memory back "
+                "before each, or does nothing if launches may be repeated"
             )
         if isolated:
             raise ForeignWriteError(

@@ -15,7 +15,7 @@ Results without a plan go with the launch to the slow path: each rule is called 
 where a rule raises, or the config is forgotten meanwhile, does the slow path call all rules again.
 
 `native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
-builds its own; `plain` does the same in Python where there is no compiler. `planning` chooses
-between them and makes plans, and `layout` describes a kernel's parameters to them. `calls.c` does
-whole calls of host functions, with their allocations, for `runtime/prepared`.
+builds its own. Where it cannot be, `plain` sends each launch the slow path. `planning` chooses
+between them and makes plans, and `layout` describes a kernel's parameters to the C part.
+`calls.c` does whole calls of host functions, with their allocations, for `runtime/prepared`.
 """

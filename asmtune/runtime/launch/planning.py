@@ -8,7 +8,6 @@ of a kernel that asks for scratch memory, unless it is part of a prepared call, 
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 import subprocess
@@ -30,7 +29,6 @@ from asmtune.triton_api.jit_functions import globals_read, parameters
 from asmtune.triton_api.launching import (
     LaunchFacts,
     build_c_module,
-    build_driver_module,
     launch_facts,
     watched_by_triton,
 )
@@ -81,11 +79,8 @@ def backend() -> Backend:
     Raises:
         InputError: it is to be native, and cannot be built.
     """
-    import torch
-
     wanted = Settings.from_environment().launch
-    # The C part calls the CUDA driver: on an AMD GPU launches go through Triton's own launcher.
-    if wanted == "python" or torch.version.hip is not None:
+    if wanted == "python":
         return cast(Backend, plain)
     try:
         return native()
@@ -96,7 +91,7 @@ def backend() -> Backend:
                 "Triton needs the same: a C compiler (CC names it) and Python's headers"
             ) from error
         warnings.warn(
-            f"launches go by Python, some 3 us slower each: the C part cannot be built: {error}",
+            f"each launch goes through Triton's own: the C part cannot be built: {error}",
             LaunchWarning,
             stacklevel=4,
         )
@@ -107,23 +102,13 @@ _NOT_BUILT: Final = (RuntimeError, OSError, ImportError, subprocess.CalledProces
 """Errors of `native`."""
 
 
-def build_early(_: object = None) -> None:
-    """Have Triton's cache hold the C part and Triton's own, both of which a first launch loads.
-
-    Why one cannot be built is told where it is needed.
-    """
-    with contextlib.suppress(*_NOT_BUILT):
-        _built()
-    with contextlib.suppress(*_NOT_BUILT, AssertionError):  # libcuda is not found
-        build_driver_module()
-
-
 @functools.cache
 def tensor_backend() -> Any | None:
     """Return the C part for prepared calls; None without it or a GPU, or if it reads no tensors."""
     import torch
 
-    part = backend() if torch.cuda.is_available() else plain
+    on_nvidia = torch.cuda.is_available() and torch.version.hip is None
+    part = backend() if on_nvidia else plain
     return None if part is plain or not reads_tensors(part) else part
 
 
@@ -147,7 +132,8 @@ def native(driver: str | None = None) -> Backend:
     """Build the C part by Triton's own means; Triton's cache keeps it.
 
     Args:
-        driver: library of the CUDA driver; None for the system's, where there is a GPU.
+        driver: library of the CUDA driver; None for the system's, where there is a GPU of NVIDIA's.
+            Without one plans launch by Triton's own launcher.
 
     Raises:
         RuntimeError: there is no C compiler.
@@ -158,7 +144,7 @@ def native(driver: str | None = None) -> Backend:
     import torch
 
     module = _built()
-    if driver is not None or torch.cuda.is_available():
+    if driver is not None or (torch.cuda.is_available() and torch.version.hip is None):
         module.open_driver(driver or DRIVER)
     return cast(Backend, module)
 

@@ -1,9 +1,8 @@
 """Resolving a launch whose key is not in memory.
 
-    stored -> shipped -> small? -> tune, predict, tune in the background, or raise
+    stored -> shipped -> predicted -> small? -> tune, predict, tune in the background, or raise
 
 `resolver` takes a `TuningRequest` and returns a `Choice`: it looks into the stores (`lookups`,
 which load neither funnel nor scorer), predicts, or hands the request to a `Tuner`.
-`background` tunes in a thread, on copies of the arguments, while the program continues, and
-`early_start` has the workers ready before.
+`background` tunes in a thread, on copies of the arguments, while the program continues.
 """

@@ -1,17 +1,20 @@
-"""Resolves a request (a launch whose key is not in memory) to a config.
+"""Resolves a launch whose key is not in memory to a config, by an ordered list of providers.
 
-store -> shipped -> small? -> as `on_miss` says
-store -> shipped -> the model's pick, where configs are chosen deterministically
+A provider takes a `MissLookup` and returns a `Choice`, or None to leave it to the next. The options
+of a decorator put the lists together once, one for each moment in which a launch may ask:
+
+launch          in progress, stored, predicted before, small, then as `on_miss` says
+capture         stored, predicted before, else the best that is known at once, provisionally
+deterministic   stored, else the model's pick that is the same on every machine
 
 Looking a key up loads neither the funnel nor a scorer, nor SQLAlchemy for a store in a file.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,15 +32,18 @@ from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, Notices, key_text, miss_message
-from asmtune.runtime.misses.early_start import start_workers
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:
-    from asmtune.runtime.rank_agreement import RankGroup
     from asmtune.tuning.request import TuningRequest
     from asmtune.tuning.tuner import Tuner
+
+Provider = Callable[[MissLookup], Choice | None]
+
+_READERS: Final = ("asmtune.predict.features.reader", "asmtune.predict.features.sketch.reader")
+"""Modules that the workers import before those that tune are loaded here."""
 
 
 class MissWarning(UserWarning):
@@ -64,7 +70,7 @@ class TunersByDevice:
             return self._tuners[device, later]
 
     def _open(self, device: str, later: bool) -> Tuner:
-        start_workers(device)
+        _start_workers(device)
         from asmtune.tuning.options import TuneOptions
         from asmtune.tuning.tuner import Tuner
 
@@ -77,9 +83,18 @@ class TunersByDevice:
         return Tuner.open(device, replace(options, isolate=True)).with_listener(shutdown)
 
 
-HOST_LAUNCH_US: Final = 6.8
-"""Host time of a launch by `@triton.jit` on an H200 machine (`triton.autotune` takes 20.8 us). A
-shorter kernel waits for the host, whatever its config, unless a CUDA graph launches it."""
+def _start_workers(device: str) -> None:
+    """Start the workers in the background, while all that tunes is loaded: 0.6 s.
+
+    Earlier it would cost programs that never tune. On 2 cores two workers with their compilers
+    take 0.7 s and 150 MiB.
+    """
+    from asmtune.compile.pool import warm
+    from asmtune.core.hardware.shipped import match_device
+
+    target = match_device(device)
+    if target is not None and target.backend == "cuda":
+        warm(target.machine, _READERS, Settings.from_environment())
 
 
 class Resolver:
@@ -100,6 +115,34 @@ class Resolver:
         self._in_progress: dict[str, Choice] = {}
         self._notices = Notices()
         self._lock = threading.Lock()
+        self._at_once: list[Provider] = [self._fallback]
+        self._untimed: list[Provider] = [self._fallback]
+        self._before_timing: list[Provider] = []
+        if not options.checked_only:  # else only the default may run unchecked
+            near = int(options.nearest)
+            self._at_once = [*[self._near] * near, self._predicted_before, self._fallback]
+            self._untimed = [*[self._fitting_near] * near, self._predicted]
+            self._before_timing = [self._small] if options.small is not None else []
+        self._launch, self._capture, self._deterministic = self._lists()
+
+    def _lists(self) -> tuple[list[Provider], list[Provider], list[Provider]]:
+        """Put together the providers of a launch, of a capture, and of a deterministic choice."""
+        options, stored = self.options, self._stored
+        earlier: list[Provider] = [self._small_before] if self._before_timing else []
+        actions: dict[str, list[Provider]] = {
+            "tune": [*self._before_timing, self._tuned],
+            "raise": [*self._before_timing, self._raised],
+            "predict": [self._final_untimed],
+            "background": [self._in_background],
+        }
+        if options.on_miss == "predict" and not options.checked_only:
+            earlier = [self._predicted_before]
+        known = [self._beside_all if options.on_miss == "tune" else stored]
+        if options.choices.get("force"):
+            known = []
+        launch = [self._waiting, *known, *earlier, *actions[options.on_miss]]
+        pick = self._fallback if options.checked_only else self._same_everywhere
+        return launch, [stored, *earlier, self._provisional], [stored, pick]
 
     def resolve(self, request: TuningRequest, *, capturing: bool = False) -> Choice:
         """Resolve a request to a config.
@@ -112,141 +155,131 @@ class Resolver:
             MeasureError: no config that compiled can be launched.
             InputError: space, problem and kernel do not fit.
         """
+        lookup, raises = MissLookup(request, Settings.from_environment()), False
+        providers = self._capture if capturing else self._launch
         if is_deterministic():
-            lookup = MissLookup(request, Settings.from_environment())
-            known, raises = lookup.tuned(), self.options.on_miss == "raise"
-            if known is None and raises and not capturing:
-                raise MissError(miss_message(request))
-            # A rank of a job asks as if it captured: a pick that is final would never raise.
-            return known or replace(self._deterministic(lookup), final=not raises)
-        # Each launch meanwhile: before what takes milliseconds.
-        waiting = bool(self._in_progress) and not capturing
-        if waiting and (choice := self._in_progress.get(key_digest(request.key))):
-            return choice
-        lookup = MissLookup(request, Settings.from_environment())
-        known = lookup.tuned() if capturing or not self.options.choices.get("force") else None
-        if known is not None:
-            return known if capturing else self._beside_all(lookup, known)
-        stored = self._stored_pick(lookup)
-        if stored is not None:
-            return stored
-        if capturing:
-            return self._provisional(lookup)
-        return self._small(request) or self._on_miss(lookup)
+            providers, raises = self._deterministic, self.options.on_miss == "raise"
+            if raises and not capturing:
+                providers = [self._stored, self._raised]
+        choice = _first(providers, lookup)
+        # A rank of a job asks as if it captured: a pick that is final would never raise.
+        return replace(choice, final=False) if raises and choice.how != "known" else choice
 
-    def _default(self, request: TuningRequest) -> Choice:
-        return Choice(request.space.first(**request.problem.shape), True, "heuristic")
+    def _waiting(self, lookup: MissLookup) -> Choice | None:
+        """Return the pick of a key that is tuned in the background: each launch asks meanwhile."""
+        in_progress = self._in_progress
+        return in_progress.get(key_digest(lookup.request.key)) if in_progress else None
 
-    def _deterministic(self, lookup: MissLookup) -> Choice:
-        """Return the pick that is the same on every machine."""
-        request = lookup.request
-        if self.options.checked_only:
-            return self._default(request)
-        from asmtune.tuning.deterministic import deterministic_pick
+    def _stored(self, lookup: MissLookup) -> Choice | None:
+        return lookup.tuned()
 
-        pick = deterministic_pick(request, lookup.settings)
-        if isinstance(pick, Config):
-            return Choice(pick, True, "predicted")
-        default = self._default(request)
-        text = f"{key_text(request.key)}: nothing can be predicted, {pick}"
-        warnings.warn(f"{text}; goes on with {default.config}", MissWarning, stacklevel=2)
-        return default
+    def _beside_all(self, lookup: MissLookup) -> Choice | None:
+        """Return a stored config, after a race with the alternatives that its record lacks."""
+        known = lookup.tuned()
+        if known is None or not lookup.lacks_alternatives:
+            return known
+        try:
+            found = self._resolved(lookup)
+        except AsmtuneError as error:
+            _warn(lookup, f"alternatives are not timed, {error}", known)
+            return known
+        return found if found.how in ("tuned", "known") else known
 
-    def _on_miss(self, lookup: MissLookup) -> Choice:
-        on_miss = self.options.on_miss
-        if on_miss == "raise":
-            raise MissError(miss_message(lookup.request))
-        if on_miss == "predict":
-            return self._predicted(lookup)
-        if on_miss == "tune":
-            return self._tuned(lookup)
-        return self._in_background(lookup, self._provisional(lookup))
-
-    def _stored_pick(self, lookup: MissLookup) -> Choice | None:
-        """Return an earlier process's prediction if the options accept one."""
-        predicts = self.options.on_miss == "predict"
-        if self.options.checked_only or (not predicts and self.options.small is None):
-            return None
+    def _predicted_before(self, lookup: MissLookup) -> Choice | None:
+        """Return an earlier process's prediction."""
         stored = lookup.predicted
-        if stored is None:
-            return None
-        predicted_us = stored.predicted_us if self.options.small == "auto" else None
-        if not predicts and not (
-            self.options.is_small(lookup.request.problem.arguments)
-            or (predicted_us is not None and predicted_us < HOST_LAUNCH_US)
-        ):
-            return None
-        if not predicts and self.options.heuristic is not None:
-            return self._heuristic(lookup.request)
-        return Choice(stored.config, True, "predicted")
+        return None if stored is None else Choice(stored.config, True, "predicted")
 
-    def _small(self, request: TuningRequest) -> Choice | None:
+    def _small_before(self, lookup: MissLookup) -> Choice | None:
+        """Return an earlier process's prediction if it says that the problem is small."""
+        stored, limit_us = lookup.predicted, self.options.small or 0.0
+        if stored is None or stored.predicted_us is None or stored.predicted_us >= limit_us:
+            return None
+        return self._small_choice(lookup, stored.config)
+
+    def _small(self, lookup: MissLookup, *, later: bool = False) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None."""
-        by_user = self.options.is_small(request.problem.arguments)
-        if self.options.checked_only:
-            return self._default(request) if by_user else None
-        if by_user and self.options.heuristic is not None:
-            return self._heuristic(request)
-        # "predict" predicts in any case; the background thread predicts by itself.
-        predicts = self.options.small == "auto" and self.options.on_miss in ("tune", "raise")
-        if not by_user and not predicts:
-            return None
-        return self._small_pick(request, None if by_user else HOST_LAUNCH_US)
-
-    def _small_pick(
-        self, request: TuningRequest, limit_us: float | None, *, later: bool = False
-    ) -> Choice | None:
+        request = lookup.request
         try:
             tuner = self._tuners.of(request.key.device, later=later)
-            prediction = tuner.predict_small(request, limit_us)
+            prediction = tuner.predict_small(request, self.options.small)
         except CompileError:
             return None  # a sample does not compile; tuning finds out whether any config does
-        if prediction is None:
-            return None
+        return None if prediction is None else self._small_choice(lookup, prediction.config)
+
+    def _small_choice(self, lookup: MissLookup, predicted: Config) -> Choice:
         if self.options.heuristic is not None:
-            return self._heuristic(request)
-        return Choice(prediction.config, True, "predicted")
+            return self._fallback(lookup)
+        return Choice(predicted, True, "predicted")
+
+    def _near(self, lookup: MissLookup) -> Choice | None:
+        return lookup.nearest()
+
+    def _fitting_near(self, lookup: MissLookup) -> Choice | None:
+        """Return the nearest neighbour's config; one that may not fit here is compiled first."""
+        request = lookup.request
+        return lookup.nearest(
+            lambda config: self._tuners.of(request.key.device).runs(request, config)
+        )
 
     def _predicted(self, lookup: MissLookup) -> Choice:
-        """Return the nearest neighbour's config if that is allowed, else the model's first pick."""
+        """Return the model's first pick; if nothing can be predicted, warn and fall back."""
         request = lookup.request
-        if self.options.checked_only:
-            return self._default(request)
-        tuner = self._tuners.of
-        fits = lambda config: tuner(request.key.device).runs(request, config)  # noqa: E731
-        near = lookup.nearest(fits) if self.options.nearest else None
-        if near is not None:
-            return replace(near, final=True)
         try:
             prediction = self._tuners.of(request.key.device).predict(request)
         except CompileError as error:
-            choice = self._heuristic(request)
-            text = f"{key_text(request.key)}: nothing can be predicted, {error}"
-            warnings.warn(f"{text}; goes on with {choice.config}", MissWarning, stacklevel=2)
+            choice = self._fallback(lookup)
+            _warn(lookup, f"nothing can be predicted, {error}", choice)
             return choice
         return Choice(prediction.config, True, "predicted")
 
-    def _provisional(self, lookup: MissLookup) -> Choice:
-        """Return the best config known at once, which is not final."""
-        if self.options.checked_only:
-            return replace(self._default(lookup.request), final=False)
-        near = lookup.nearest() if self.options.nearest else None
-        if near is not None:
-            return near
-        stored = lookup.predicted
-        if stored is not None:
-            return Choice(stored.config, False, "predicted")
-        return replace(self._heuristic(lookup.request), final=False)
+    def _same_everywhere(self, lookup: MissLookup) -> Choice:
+        """Return the model's pick that is the same on every machine; else the default."""
+        from asmtune.tuning.deterministic import deterministic_pick
 
-    def _heuristic(self, request: TuningRequest) -> Choice:
-        config = self.options.heuristic_config(request.space, request.problem.arguments)
+        request = lookup.request
+        pick = deterministic_pick(request, lookup.settings)
+        if isinstance(pick, Config):
+            return Choice(pick, True, "predicted")
+        default = Choice(request.space.first(**request.problem.shape), True, "heuristic")
+        _warn(lookup, f"nothing can be predicted, {pick}", default)
+        return default
+
+    def _fallback(self, lookup: MissLookup) -> Choice:
+        """Return the user's own config; where only checked ones may run, the space's default."""
+        request = lookup.request
+        if self.options.checked_only:
+            config = request.space.first(**request.problem.shape)
+        else:
+            config = self.options.heuristic_config(request.space, request.problem.arguments)
         return Choice(config, True, "heuristic")
 
+    def _provisional(self, lookup: MissLookup) -> Choice:
+        """Return the best config known at once, which is not final."""
+        return replace(_first(self._at_once, lookup), final=False)
+
+    def _final_untimed(self, lookup: MissLookup) -> Choice:
+        return replace(_first(self._untimed, lookup), final=True)
+
+    def _raised(self, lookup: MissLookup) -> Choice:
+        raise MissError(miss_message(lookup.request))
+
     def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
+        """Tune a key; where its kernel cannot be timed, return a config that nothing timed."""
         try:
             return self._resolved(lookup, later=later)
         except UntimedError as error:
-            return self._untimed(lookup, error)
+            is_short = isinstance(error, MemoryShortError)
+            try:
+                choice = self._final_untimed(lookup)
+            except MemoryShortError:  # not even for copies of what hooks may write
+                choice = self._fallback(lookup)
+            # Of what a kernel writes, one warning is enough.
+            if is_short or self._notices.first("writes", lookup.request.key.kernel):
+                why = f"memory is short: {error}" if is_short else f"{error}"
+                level = user_stacklevel(*LAUNCHING_MODULES)
+                _warn(lookup, f"not tuned, {why}", choice, stacklevel=level)
+            return choice
 
     def _resolved(self, lookup: MissLookup, *, later: bool = False) -> Choice:
         request = lookup.request
@@ -261,35 +294,10 @@ class Resolver:
         own = request.with_alternative_of(winner, own)
         return Choice(own, True, how, result.record, *spent)
 
-    def _untimed(self, lookup: MissLookup, error: UntimedError) -> Choice:
-        """Return a config that nothing was timed for; warn of it, once for a kernel's writes."""
-        try:
-            choice = self._predicted(lookup)
-        except MemoryShortError:  # not even for copies of what hooks may write
-            choice = self._heuristic(lookup.request)
-        key, is_short = lookup.request.key, isinstance(error, MemoryShortError)
-        if is_short or self._notices.first("writes", key.kernel):
-            why = f"memory is short: {error}" if is_short else f"{error}"
-            message = f"{key_text(key)}: not tuned, {why}; goes on with {choice.config}"
-            warnings.warn(message, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
-        return choice
-
-    def _beside_all(self, lookup: MissLookup, known: Choice) -> Choice:
-        """Time a stored config beside the alternatives that its record lacks, if keys are tuned."""
-        if self.options.on_miss != "tune" or not lookup.lacks_alternatives:
-            return known
-        try:
-            found = self._resolved(lookup)
-        except AsmtuneError as error:
-            text = f"{key_text(lookup.request.key)}: alternatives are not timed, {error}"
-            warnings.warn(f"{text}; goes on with {known.config}", MissWarning, stacklevel=2)
-            return known
-        return found if found.how in ("tuned", "known") else known
-
-    def _in_background(self, lookup: MissLookup, pick: Choice) -> Choice:
+    def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
-        digest = key_digest(lookup.request.key)
+        pick, digest = self._provisional(lookup), key_digest(lookup.request.key)
         with self._lock:
             if digest in self._in_progress:
                 return self._in_progress[digest]
@@ -306,22 +314,20 @@ class Resolver:
 
     def _settle(self, lookup: MissLookup, pick: Choice) -> None:
         """Find the final choice of a key in the background; failures become warnings."""
-        outcome = self._attempt(lookup)
+        outcome, digest = self._attempt(lookup), key_digest(lookup.request.key)
         if isinstance(outcome, str):
-            text = f"{key_text(lookup.request.key)}: not tuned in the background, {outcome}"
-            warnings.warn(f"{text}; goes on with {pick.config}", MissWarning, stacklevel=2)
+            _warn(lookup, f"not tuned in the background, {outcome}", pick)
             outcome = replace(pick, final=True)
         with self._lock:
             if not outcome.final:  # another process still tunes it: the next launch asks again
-                del self._in_progress[key_digest(lookup.request.key)]
+                del self._in_progress[digest]
                 return
-            self._in_progress[key_digest(lookup.request.key)] = outcome
+            self._in_progress[digest] = outcome
         self._on_tuned(lookup.request, outcome)
 
     def _attempt(self, lookup: MissLookup) -> Choice | str:
         def work() -> Choice:
-            auto = self.options.small == "auto" and not self.options.checked_only
-            small = self._small_pick(lookup.request, HOST_LAUNCH_US, later=True) if auto else None
+            small = self._small(lookup, later=True) if self._before_timing else None
             return small or self._tuned(lookup, later=True)
 
         try:
@@ -331,61 +337,11 @@ class Resolver:
         return str(outcome) if isinstance(outcome, Failure) else outcome
 
 
-def current_job() -> RankGroup | None:
-    """Return the job that this process is a rank of; None without one, or if it has one rank.
-
-    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
-    """
-    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    if group is None or not group.is_initialized() or group.get_world_size() < 2:
-        return None
-    from asmtune.runtime.rank_agreement import RankGroup
-
-    store = group._get_default_store()
-    return None if store is None else RankGroup(store, group.get_rank())
+def _first(providers: Sequence[Provider], lookup: MissLookup) -> Choice:
+    """Return the choice of the first provider that has one; the last of a list always has."""
+    return next(choice for provider in providers if (choice := provider(lookup)) is not None)
 
 
-def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
-    """Resolve as `Resolver.resolve` does, to a config that all ranks of this process's job use.
-
-    While a CUDA graph is captured (`capturing`), all ranks use the config of the first capture.
-    A config that ranks agreed on is final.
-    """
-    job = current_job()
-    if job is None:
-        return resolver.resolve(request, capturing=capturing)
-    from asmtune.runtime.rank_agreement import AgreementKey, RankPace, Resolvers
-
-    choices: list[Choice] = []
-
-    def chosen(choice: Choice) -> Config:
-        choices.append(choice)
-        return choice.config
-
-    def known() -> Config | None:
-        choice = resolver.resolve(request, capturing=True)
-        return chosen(choice) if choice.final else None
-
-    def pick() -> Config:
-        return chosen(resolver.resolve(request, capturing=True))
-
-    def configs() -> Iterator[Config]:
-        """Yield the configs that a rank may announce: the user's own."""
-        yield from request.configs()
-        if resolver.options.heuristic is not None:
-            yield resolver.options.heuristic_config(request.space, request.problem.arguments)
-
-    agreement = AgreementKey(request.key, request.expected, configs)
-    if capturing:
-        config = job.publish(agreement, pick())
-    else:
-        resolvers = Resolvers(
-            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
-        )
-        config = job.agree(
-            agreement, resolvers, RankPace(wait_s=Settings.from_environment().wait_s)
-        )
-    own = next((choice for choice in choices if choice.config is config), None)
-    if own is None:
-        return Choice(config, True, "known")
-    return replace(own, final=own.final or not capturing)
+def _warn(lookup: MissLookup, what: str, choice: Choice, stacklevel: int = 2) -> None:
+    text = f"{key_text(lookup.request.key)}: {what}; goes on with {choice.config}"
+    warnings.warn(text, MissWarning, stacklevel=stacklevel + 1)

@@ -153,11 +153,12 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     given = dict(options)
     rules = given.pop("buckets", None)
     keywords = {**given_options(instance), **given}
+    pruning = keywords.pop("prune_configs_by")
     # Triton drops a key that is no parameter without a word, until 3.9 refuses it when decorating.
     keys: list[Any] = [key for key in instance.keys or () if key in instance.arg_names]
     if rules is not None:
         function = python_function(instance.fn)
         full_name = f"{function.__module__}.{function.__qualname__}"
         keys = rules.key(full_name, keys, instance.arg_names)
-    converted = decorator_options(list(instance.configs), keys, strict=False, **keywords)
+    converted = decorator_options(list(instance.configs), keys, pruning, keywords, strict=False)
     return ConvertedAutotuner(instance.fn, converted, instance.configs)

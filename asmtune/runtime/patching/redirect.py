@@ -24,9 +24,9 @@ from asmtune.triton_api.jit_functions import is_kernel, plain_name
 
 if TYPE_CHECKING:
     from asmtune.core.keys.rules import RuleSource
-    from asmtune.runtime.options import OnMiss, Small
+    from asmtune.runtime.options import OnMiss
     from asmtune.runtime.patching.patched_autotuner import ConvertedAutotuner, PatchedAutotuner
-    from asmtune.tuning.options import Effort
+    from asmtune.tuning.options import Check, Effort
 
 
 class PatchOptions(TypedDict, total=False):
@@ -39,9 +39,9 @@ class PatchOptions(TypedDict, total=False):
     tiles: bool
     force: bool
     on_busy: str
-    check: bool
+    check: Check
     on_miss: OnMiss
-    small: Small
+    small: float | None
     nearest: bool
     buckets: RuleSource
 

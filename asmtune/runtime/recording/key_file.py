@@ -1,8 +1,10 @@
-"""`KeyFile`: the keys that a program has met, as JSON that several processes add to."""
+"""`KeyFile`: the keys that a program has met, as JSON lines that several processes add to."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +27,7 @@ from asmtune.core.records.tuned import TuneKey
 from asmtune.store.codec import key_digest
 
 FORMAT: Final = "asmtune-keys"
-VERSION: Final = 1
+VERSION: Final = 2
 MOST_ELEMENTS: Final = 1 << 16
 """Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 _AGAIN: Final = "write it anew with `asmtune run --record FILE PROGRAM`"
@@ -88,24 +90,14 @@ class KeyFile:
     keys: tuple[RecordedKey, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """Return its JSON, with a line for each key."""
-        return b"".join((self.head, self.lines, _TAIL))
-
-    @property
-    def head(self) -> bytes:
-        """Return the JSON before the keys."""
-        head = json.dumps(
-            {"format": FORMAT, "version": VERSION, "program": self.program, "buckets": self.buckets}
-        )
-        return f'{head[:-1]}, "keys": [\n'.encode()
-
-    @property
-    def lines(self) -> bytes:
-        """Return the JSON of the keys."""
-        return ",\n".join(json.dumps(to_json(key)) for key in self.keys).encode()
+        """Return its JSON lines: one that says what it is, and one for each key."""
+        head = {"format": FORMAT, "version": VERSION}
+        head |= {"program": self.program, "buckets": self.buckets}
+        return f"{json.dumps(head)}\n".encode() + _lines(self.keys)
 
 
-_TAIL: Final = b"\n]}\n"
+def _lines(keys: Iterable[RecordedKey]) -> bytes:
+    return "".join(f"{json.dumps(to_json(key))}\n" for key in keys).encode()
 
 
 def _line_of(value: Any, where: str) -> str:
@@ -117,35 +109,43 @@ _CODEC: Final = JsonCodec(decoders={str: _line_of})
 
 
 def read_key_file(path: Path) -> KeyFile:
-    """Read a file of keys.
+    """Read a file of keys; of each key the first launch that can be made again.
 
     Raises:
         InputError: there is none, it is cut off, another kind of file or of a newer asmtune, or
             a field is wrong; says what to do.
     """
     try:
-        data = read_limited(path)
+        lines = read_limited(path).splitlines()
     except OSError as error:
         raise InputError(f"keys {path}: {error.strerror}; {_AGAIN}") from error
     try:
-        content = parse_json(data)
+        head, *rows = [parse_json(line) for line in lines] or [None]
     except ValueError as error:
         cause = " ".join(str(error).split())
         raise InputError(f"keys {path}: cut off or damaged ({cause}); {_AGAIN}") from error
-    version = content.get("version") if isinstance(content, dict) else None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise InputError(f"keys {path}: no file of recorded keys; {_AGAIN}")
-    if version != VERSION:
+    if head.get("version") != VERSION:
         raise InputError(
-            f"keys {path}: version {shown(version)} of the format, and this asmtune reads "
-            f"{VERSION}: update asmtune, or {_AGAIN}"
+            f"keys {path}: version {shown(head.get('version'))} of the format, and this asmtune "
+            f"reads {VERSION}: update asmtune, or {_AGAIN}"
         )
-    fields_of(content, f"keys {path}", ("format", "version", "program", "buckets", "keys"))
-    own = {name: content[name] for name in ("program", "buckets", "keys")}
+    fields_of(head, f"keys {path}", ("format", "version", "program", "buckets"))
+    own = {"program": head["program"], "buckets": head["buckets"], "keys": rows}
     file: KeyFile = _CODEC.read(KeyFile, own, f"keys {path}")
     for rule in file.buckets:
         BucketRule.parse(rule)
-    return file
+    return replace(file, keys=_merged(file.keys))
+
+
+def _merged(keys: Iterable[RecordedKey]) -> tuple[RecordedKey, ...]:
+    """Return one launch of each key, the first that can be launched again."""
+    merged: dict[str, RecordedKey] = {}
+    for key in keys:
+        if key.digest not in merged or merged[key.digest].problem:
+            merged[key.digest] = key
+    return tuple(merged.values())
 
 
 def check_program(path: Path, program: str) -> KeyFile:
@@ -165,64 +165,32 @@ def check_program(path: Path, program: str) -> KeyFile:
     return file
 
 
-def add_keys(path: Path, own: KeyFile) -> None:
-    """Add keys to a file that other processes add to at the same time; it is replaced whole.
+def start_file(path: Path, own: KeyFile) -> tuple[RecordedKey, ...]:
+    """Make a file for a program and its rules, or take the one that is there; return its keys.
 
     Raises:
-        InputError: what the file holds now is no file of keys.
+        InputError: as `check_program`.
         OSError: it cannot be written.
     """
-    global _last
     with folder_lock(path.absolute().parent):
-        digests = frozenset(key.digest for key in own.keys)
-        last = _last
-        if last is not None and last.can_append(path, own, digests):
-            data, known = _appended(path, own, is_first=not last.digests), last.digests
-        else:
-            before = read_key_file(path).keys if path.exists() else ()
-            merged = _merged([*before, *own.keys])
-            data = replace(own, keys=merged).to_bytes()
-            known = frozenset(key.digest for key in merged)
-        write_whole(path, data)
-        _last = _Written(path, _state(path), own.head, known | digests)
+        known = check_program(path, own.program)
+        if known.buckets != own.buckets or not path.exists():
+            write_whole(path, replace(own, keys=known.keys).to_bytes())
+        return known.keys
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A file as this process wrote it last.
+def add_keys(path: Path, own: KeyFile) -> None:
+    """Add keys to a file that other processes add to at the same time.
 
-    Keys are appended to it unread while it is the same: reading 2,000 keys takes 0.8 s.
+    Raises:
+        OSError: it cannot be written.
     """
-
-    path: Path
-    state: tuple[int, ...]
-    head: bytes
-    digests: frozenset[str]
-
-    def can_append(self, path: Path, own: KeyFile, digests: frozenset[str]) -> bool:
-        """Return whether keys are new to the file, and nobody else has written it."""
-        if path != self.path or own.head != self.head or digests & self.digests:
-            return False
-        return len(digests) == len(own.keys) > 0 and path.exists() and _state(path) == self.state
-
-
-_last: _Written | None = None
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    state = path.stat()
-    return state.st_dev, state.st_ino, state.st_mtime_ns, state.st_size
-
-
-def _appended(path: Path, own: KeyFile, *, is_first: bool) -> bytes:
-    before = path.read_bytes().removesuffix(_TAIL)
-    return b"".join((before, b"" if is_first else b",\n", own.lines, _TAIL))
-
-
-def _merged(keys: Iterable[RecordedKey]) -> tuple[RecordedKey, ...]:
-    """Return one launch of each key, the first that can be launched again."""
-    merged: dict[str, RecordedKey] = {}
-    for key in keys:
-        if key.digest not in merged or merged[key.digest].problem:
-            merged[key.digest] = key
-    return tuple(merged.values())
+    with folder_lock(path.absolute().parent):
+        if not path.exists():
+            write_whole(path, own.to_bytes())
+            return
+        with path.open("ab", buffering=0) as file:
+            end, lines = file.tell(), _lines(own.keys)
+            if file.write(lines) != len(lines):  # the disk is full
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,4 +1,4 @@
-"""`KeyRecorder` writes each key that a program meets to a file; `KeyList` counts unlisted ones."""
+"""`KeyRecorder` writes each key that a program meets to a file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -33,9 +33,8 @@ from asmtune.runtime.recording.key_file import (
     KeyFile,
     RecordedKey,
     add_keys,
-    check_program,
     device_free,
-    read_key_file,
+    start_file,
 )
 from asmtune.runtime.recording.launches import autotuners_in, grid_value, tuner_name
 from asmtune.triton_api.jit_functions import jit_function, python_function
@@ -64,59 +63,8 @@ class RecordWarning(UserWarning):
     """A key could not be written to the file of `asmtune run --record`."""
 
 
-@dataclass
-class KeyList:
-    """Counts the keys that a program meets and that a file does not list.
-
-    Attributes:
-        path: the file.
-        met: the keys met, by identity.
-        listed: identities of those in the file.
-        whose: name of the program that recorded them.
-    """
-
-    path: Path
-    listed: frozenset[str]
-    whose: str
-    met: dict[str, TuneKey] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, path: Path) -> KeyList:
-        """Read the file.
-
-        Raises:
-            InputError: it cannot be read.
-        """
-        file = read_key_file(path)
-        return cls(path, frozenset(key.digest for key in file.keys), file.program)
-
-    def launched(self, request: TuningRequest, call: KernelCall) -> None:
-        """Note the key of a launch."""
-        del call
-        self.met.setdefault(device_free(request.key), request.key)
-
-    @property
-    def unlisted(self) -> list[str]:
-        """Return a text for each key met that the file does not list."""
-        return [key_text(key) for digest, key in self.met.items() if digest not in self.listed]
-
-    def summary(self, *, quiet: bool) -> list[str]:
-        """Return lines on the keys met that the file does not list, for the program's end.
-
-        Args:
-            quiet: leave out what is as it should be.
-        """
-        texts = self.unlisted
-        if not texts:
-            return [] if quiet else [f"all of {_keys(len(self.met))} met are in {self.path}"]
-        count = f"{len(texts)} of {_keys(len(self.met))} met {'is' if len(texts) == 1 else 'are'}"
-        advice = f"`asmtune run --record {self.path}` adds them"
-        where = f"{self.path}, the keys of {self.whose}"
-        return [f"{count} not in {where}; {advice}", *(f"not listed: {t}" for t in texts)]
-
-
-class KeyRecorder(KeyList):
-    """Writes each key to the file as soon as it is met, so that no end of the program loses it."""
+class KeyRecorder:
+    """Writes each key to a file as soon as it is met, so that no end of the program loses it."""
 
     def __init__(self, path: Path, program: str, buckets: tuple[str, ...] = ()) -> None:
         """Read the file if there is one; else write one without keys.
@@ -124,34 +72,33 @@ class KeyRecorder(KeyList):
         Raises:
             InputError: it cannot be read or written, or holds keys of another program.
         """
-        known = check_program(path, program).keys
-        whole = frozenset(key.digest for key in known if not key.problem)
-        super().__init__(path.absolute(), whole, program)
+        self._path = path.absolute()
         self._own = KeyFile(program, buckets)
         try:
-            add_keys(self.path, self._own)
+            known = start_file(self._path, self._own)
         except OSError as error:
             raise InputError(f"--record {path}: {error.strerror}; name another file") from error
-        self._whole: set[str] = set(self.listed)
+        self._listed = frozenset(key.digest for key in known if not key.problem)
+        self._whole: set[str] = set(self._listed)
+        self._met: dict[str, TuneKey] = {}
         self._problems: dict[str, str] = {}
 
-    def summary(self, *, quiet: bool) -> list[str]:
+    def summary(self) -> list[str]:
         """Return lines on the keys that were added to the file, for the program's end."""
-        if quiet:
-            return []
-        if not self.unlisted:
-            return [f"no new key was met; {self.path} has {_keys(len(self.listed))}"]
-        added = f"{len(self.unlisted)} of {_keys(len(self.met))} met were new to {self.path}"
-        lines = [f"{added}; `asmtune tune --from {self.path}` tunes them"]
+        new = len(self._met.keys() - self._listed)
+        if not new:
+            return [f"no new key was met; {self._path} has {_keys(len(self._listed))}"]
+        added = f"{new} of {_keys(len(self._met))} met were new to {self._path}"
+        lines = [f"{added}; `asmtune tune --from {self._path}` tunes them"]
         for digest, problem in list(self._problems.items()):
-            lines.append(f"cannot be tuned from there: {key_text(self.met[digest])}: {problem}")
+            lines.append(f"cannot be tuned from there: {key_text(self._met[digest])}: {problem}")
         return lines
 
     def launched(self, request: TuningRequest, call: KernelCall) -> None:
         """Write the key of a launch, before its kernel changes the arguments."""
         digest = device_free(request.key)
         # Not under a lock: a child that is forked meanwhile would wait for it for ever.
-        is_first = self.met.setdefault(digest, request.key) is request.key
+        is_first = self._met.setdefault(digest, request.key) is request.key
         if digest in self._whole:
             return
         recorded = recorded_key(request, call)
@@ -163,9 +110,9 @@ class KeyRecorder(KeyList):
             if not is_first:
                 return
         try:
-            add_keys(self.path, replace(self._own, keys=(recorded,)))
-        except (InputError, OSError) as error:
-            text = f"{key_text(request.key)}: not recorded in {self.path}: {error}"
+            add_keys(self._path, replace(self._own, keys=(recorded,)))
+        except OSError as error:
+            text = f"{key_text(request.key)}: not recorded in {self._path}: {error}"
             warnings.warn(
                 f"{text}; the program goes on",
                 RecordWarning,
@@ -262,85 +209,39 @@ def contents_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return contents, addresses
 
 
-class _Reads(dict[str, Any]):
-    """Values of a launch that note in `read` which of them are read; all, if they are listed."""
-
-    def __init__(self, values: Mapping[str, Any], read: dict[str, None]) -> None:
-        super().__init__(values)
-        self._read = read
-
-    def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        self._read[name] = None
-        return value
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a value, as `[]` does, or the default."""
-        if name not in self:
-            return default
-        return self[name]
-
-    def __iter__(self) -> Iterator[str]:  # also what `**` of a subclass calls
-        self._read.update(dict.fromkeys(super().keys()))
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        """Return all names."""
-        iter(self)
-        return super().keys()
-
-    def items(self) -> Any:
-        """Return all names and values."""
-        iter(self)
-        return super().items()
-
-
 def _grid(request: TuningRequest) -> dict[str, Any]:
     """Evaluate the grid of each config; keep its sizes by the config's values that it reads."""
     problem = request.problem
-    read: dict[str, None] = {}
-    grid: Any = problem.grid
-    if callable(grid):
-        watched = replace(problem, grid=lambda values: grid(_Reads(values, read)))
-    else:
-        watched = problem
+    read: set[str] = set()
     rows: list[_Row] = []
     failure: Failure | None = None
     for _, config in zip(range(_MOST_CONFIGS), request.configs(), strict=False):
-        row = _grid_row(watched, config)
+        row = _grid_row(problem, config, read)
         if isinstance(row, Failure):
             failure = row
         else:
             rows.append(row)
     if not rows and failure is not None:
         raise InputError(failure.detail)
-    names = [name for name in read if name not in problem.arguments]
-    table = _table(names, rows)
-    if any(table[_at(names, values)] != sizes for values, sizes in rows):
-        # The grid has read a copy of the values, such as `meta | {...}`, which notes nothing.
-        everything = {name: None for values, _ in rows for name in values}
-        names = [name for name in everything if name not in problem.arguments]
-        table = _table(names, rows)
+    everything = dict.fromkeys(name for values, _ in rows for name in values)
+    names = [name for name in everything if name in read and name not in problem.arguments]
+    table = {_at(names, values): sizes for values, sizes in rows}
     return {"reads": names, "sizes": [[list(at), list(sizes)] for at, sizes in table.items()]}
 
 
 _Row = tuple[dict[str, Any], tuple[int, int, int]]
 
 
-def _table(names: Sequence[str], rows: Sequence[_Row]) -> dict[tuple[Any, ...], tuple[int, ...]]:
-    return {_at(names, values): sizes for values, sizes in rows}
-
-
 def _at(names: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(grid_value(values.get(name)) for name in names)
 
 
-def _grid_row(problem: Problem, config: Config) -> _Row | Failure:
+def _grid_row(problem: Problem, config: Config, read: set[str]) -> _Row | Failure:
     """Return a launch's values with a config, and its grid, or why there is none."""
 
     def work() -> _Row:
         values = problem.bind(config)
-        return values, problem.grid_sizes(problem.grid_at(config, values), config)
+        return values, problem.grid_sizes(problem.grid_at(config, values, read), config)
 
     try:
         return guarded("input", work)
