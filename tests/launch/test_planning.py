@@ -205,7 +205,7 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     kernel.asm["ptx"] = kernel.asm["ptx"].replace(
         ".param .u32 scalars_param_1", ".param .u64 scalars_param_1"
     )
-    assert entry_widths(kernel) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
+    assert entry_widths(kernel.asm["ptx"]) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
     plan = plan_of(FACTS, launched, TENSORS)
     assert plan is not None
     assert plan.function == 0
