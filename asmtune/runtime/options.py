@@ -179,9 +179,7 @@ class DecoratorOptions:
                 "or None"
             )
         if not isinstance(self.nearest, bool):
-            raise ArgumentTypeError(
-                f"nearest={shortened(repr(self.nearest))}: give True or False"
-            )
+            raise ArgumentTypeError(f"nearest={shortened(repr(self.nearest))}: give True or False")
         if own is not None and not _is_function(own):
             try:
                 Config.of(own)

@@ -28,9 +28,8 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
-from asmtune.runtime import determinism
+from asmtune.runtime import determinism, rank_agreement
 from asmtune.runtime.determinism import is_deterministic
-from asmtune.runtime.misses import resolver
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.rank_agreement import AgreementKey, RankGroup
 from asmtune.store.database import Store
@@ -160,15 +159,15 @@ def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's pick is the model's whatever its job agreed on before; on_miss="raise" raises."""
     monkeypatch.setattr(Tuner, "open", refuse)
     job = RankGroup(dist.HashStore(), 0)
-    monkeypatch.setattr(resolver, "current_job", lambda: job)
+    monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
     at = miss()
     slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
     job.publish(AgreementKey(at.key, at.expected, at.configs), slow)
-    assert resolver.resolve(host.resolver(), at).config == slow
+    assert rank_agreement.resolve(host.resolver(), at).config == slow
     with asmtune.deterministic():
         with pytest.raises(MissError, match="on_miss='raise'"):
-            resolver.resolve(host.resolver(on_miss="raise"), at)
-        picked = resolver.resolve(host.resolver(), at)
+            rank_agreement.resolve(host.resolver(on_miss="raise"), at)
+        picked = rank_agreement.resolve(host.resolver(), at)
     assert (picked.how, picked.final) == ("predicted", True)
     assert picked.config != slow
 
@@ -276,7 +275,6 @@ def test_nothing_unchecked_is_launched(
     monkeypatch.setattr(Tuner, "open", refuse)
     options: list[dict[str, Any]] = [
         {"on_miss": "predict", "nearest": True},
-        {"small": 1 << 20},
     ]
     found = [host.resolver(**each, choices=choices).resolve(miss()) for each in options]
     found.append(host.resolver(choices=choices, nearest=True).resolve(miss(), capturing=True))
