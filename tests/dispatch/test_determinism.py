@@ -273,15 +273,13 @@ def test_nothing_unchecked_is_launched(
 ) -> None:
     """With check="bits" or a bound, an untuned key gets the default wherever nothing is timed."""
     monkeypatch.setattr(Tuner, "open", refuse)
-    options: list[dict[str, Any]] = [
-        {"on_miss": "predict", "nearest": True},
-    ]
-    found = [host.resolver(**each, choices=choices).resolve(miss()) for each in options]
+    untimed = host.resolver(on_miss="predict", nearest=True, choices=choices)
+    found = [untimed.resolve(miss())]
     found.append(host.resolver(choices=choices, nearest=True).resolve(miss(), capturing=True))
     with asmtune.deterministic():
         found.append(host.resolver(choices=choices).resolve(miss()))
-    assert [choice.config for choice in found] == [support.DEFAULT] * 4
-    assert [choice.final for choice in found] == [True, True, False, True]
+    assert [choice.config for choice in found] == [support.DEFAULT] * 3
+    assert [choice.final for choice in found] == [True, False, True]
 
 
 def test_switch_reaches_planned_launches(machine: Imagined) -> None:
