@@ -46,7 +46,7 @@ _TRITON_LAUNCHES: Final = ((triton.JITFunction, "run"), (CompiledKernel, "__geti
 _persistent: Final[dict[int, torch.Tensor]] = {}
 
 
-def persistent(*tensors: torch.Tensor) -> None:
+def keep_alive(*tensors: torch.Tensor) -> None:
     """Declare tensors that prepared calls may go on using: they are never freed or replaced.
 
     A call that uses one takes the function's own path while a CUDA graph is captured.

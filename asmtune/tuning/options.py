@@ -218,7 +218,7 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
     return float(given) * _US
 
 
-OnBusy = Literal["wait", "heuristic"]
+OnBusy = Literal["wait", "fallback"]
 Check = Literal["close", "bits", False] | Bound
 _CHECKS: Final = ("close", "bits")
 
@@ -234,7 +234,7 @@ class Choices(TypedDict, total=False):
     devices: tuple[int, ...] | None
     objective: str | Objective
     seed: int
-    tiles: bool
+    search_held_tiles: bool
     force: bool
     on_busy: OnBusy
     check: Check
@@ -265,11 +265,11 @@ class TuneOptions:
         objective: meaning of "best".
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
-        tiles: whether to search the tile axes of a recurrence on a small grid as well, which
-            are otherwise held where its state or its grid depends on them.
+        search_held_tiles: whether to search the tile axes of a recurrence on a small grid as well,
+            which are otherwise held where its state or its grid depends on them.
         force: tune although the store has the key.
         on_busy: while another process tunes the same key: "wait" for it, or launch the
-            "heuristic".
+            "fallback".
         checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` or `devices` in the process that times,
             to which they are sent, on its copies of the arguments.
@@ -282,7 +282,7 @@ class TuneOptions:
     devices: tuple[int, ...] | None = None
     objective: Objective = field(default_factory=lambda: Objective({"time": 1.0}))
     seed: int = 0
-    tiles: bool = False
+    search_held_tiles: bool = False
     force: bool = False
     on_busy: OnBusy = "wait"
     checks: CheckOptions = field(default_factory=CheckOptions)
@@ -304,8 +304,8 @@ class TuneOptions:
         """
         objective = choices.get("objective", "time")
         on_busy = choices.get("on_busy", "wait")
-        if on_busy not in ("wait", "heuristic"):
-            raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'heuristic'")
+        if on_busy not in ("wait", "fallback"):
+            raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'fallback'")
         effort = effort_of(choices.get("effort", "balanced"))
         objective = Objective.parse(objective) if isinstance(objective, str) else objective
         checks = checks_of(choices)
@@ -320,7 +320,7 @@ class TuneOptions:
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
             objective=objective,
             seed=choices.get("seed", 0),
-            tiles=choices.get("tiles", False),
+            search_held_tiles=choices.get("search_held_tiles", False),
             force=choices.get("force", False),
             on_busy=on_busy,
             checks=checks,

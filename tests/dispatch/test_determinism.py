@@ -136,14 +136,14 @@ def test_stored_config_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new key gets the model's pick whatever `on_miss`, `small` and `heuristic` say."""
+    """A new key gets the model's pick whatever the options of a miss say."""
     monkeypatch.setattr(Tuner, "open", refuse)
     other = Config({"BLOCK": 128, "FLAW": 0}, num_warps=1)
     options: list[dict[str, Any]] = [
         {},
-        {"on_miss": "background", "nearest": True},
+        {"on_miss": "background", "use_nearest_shape": True},
         {"on_miss": "predict"},
-        {"small": 1 << 20, "heuristic": other},
+        {"skip_tuning_below_us": 1 << 20, "fallback": other},
     ]
     with asmtune.deterministic():
         found = [host.resolver(**each).resolve(miss()) for each in options]
@@ -264,7 +264,7 @@ def test_unknown_device(host: Host) -> None:
     at = replace(miss(), key=replace(miss().key, device="AMD Instinct MI300X"))
     with asmtune.deterministic(), pytest.warns(MissWarning, match="nothing can be predicted"):
         found = host.resolver().resolve(at)
-    assert described(found) == ("heuristic", True, support.DEFAULT)
+    assert described(found) == ("fallback", True, support.DEFAULT)
 
 
 @pytest.mark.parametrize("choices", [{"check": "bits"}, {"check": Bound(p99=1e-2)}])
@@ -273,9 +273,11 @@ def test_nothing_unchecked_is_launched(
 ) -> None:
     """With check="bits" or a bound, an untuned key gets the default wherever nothing is timed."""
     monkeypatch.setattr(Tuner, "open", refuse)
-    untimed = host.resolver(on_miss="predict", nearest=True, choices=choices)
+    untimed = host.resolver(on_miss="predict", use_nearest_shape=True, choices=choices)
     found = [untimed.resolve(miss())]
-    found.append(host.resolver(choices=choices, nearest=True).resolve(miss(), capturing=True))
+    found.append(
+        host.resolver(choices=choices, use_nearest_shape=True).resolve(miss(), capturing=True)
+    )
     with asmtune.deterministic():
         found.append(host.resolver(choices=choices).resolve(miss()))
     assert [choice.config for choice in found] == [support.DEFAULT] * 3
@@ -285,7 +287,7 @@ def test_nothing_unchecked_is_launched(
 def test_switch_reaches_planned_launches(machine: Imagined) -> None:
     """A key that was launched before the switch is chosen anew after it, and back again."""
     kernel = asmtune.asm_autotune(
-        space={"BLOCK": [64, 128], "num_warps": [4, 8]}, key=["n"], small=None
+        space={"BLOCK": [64, 128], "num_warps": [4, 8]}, key=["n"], skip_tuning_below_us=None
     )(torch_kernels.add)
     x = torch.arange(1000.0)
     chosen = Config({"BLOCK": 64}, num_warps=4)

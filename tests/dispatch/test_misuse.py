@@ -69,9 +69,9 @@ OPTIONS: list[tuple[str, Any]] = [
     *[("reset_to_zero", value) for value in (add, 5)],
     *[("restore_value", value) for value in (endless(), "x_ptr")],
     *[("prune_configs_by", value) for value in (add, {"perf_model": "x"}, {"top": 1})],
-    *[("heuristic", value) for value in (add, 5)],
-    *[("small", value) for value in (add, [1], "auto", -1.0)],
-    *[("nearest", "no"), ("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
+    *[("fallback", value) for value in (add, 5)],
+    *[("skip_tuning_below_us", value) for value in (add, [1], "auto", -1.0)],
+    *[("use_nearest_shape", "no"), ("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
 ]
 NO_PROBLEMS: dict[str, Callable[[], Any]] = {
     "kernel": lambda: asmtune.tune(add, SPACE),
