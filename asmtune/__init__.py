@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
     from asmtune.measure.accuracy import Bound as Bound
-    from asmtune.runtime.call_trace import persistent as persistent
+    from asmtune.runtime.call_trace import keep_alive as keep_alive
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.offline.pruning import prune_report as prune_report
     from asmtune.runtime.patching.redirect import patch as patch
-    from asmtune.runtime.prepared import prepared as prepared
+    from asmtune.runtime.replay_calls import replay_calls as replay_calls
     from asmtune.tuning.tuner import tune as tune
     from asmtune.workshop.regression.api import accuracy as accuracy
     from asmtune.workshop.regression.api import bench as bench
@@ -46,9 +46,9 @@ _HOMES = {
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.runtime.patching.redirect",
-    "persistent": "asmtune.runtime.call_trace",
+    "keep_alive": "asmtune.runtime.call_trace",
     "pow2": "asmtune.core.keys.buckets",
-    "prepared": "asmtune.runtime.prepared",
+    "replay_calls": "asmtune.runtime.replay_calls",
     "prune_report": "asmtune.runtime.offline.pruning",
     "roofline": "asmtune.workshop.roofline.api",
     "tune": "asmtune.tuning.tuner",
@@ -71,13 +71,13 @@ __all__ = [
     "between",
     "check",
     "deterministic",
+    "keep_alive",
     "load_target",
     "multiple",
     "patch",
-    "persistent",
     "pow2",
-    "prepared",
     "prune_report",
+    "replay_calls",
     "roofline",
     "tune",
 ]

@@ -136,7 +136,7 @@ def launch_first_configs(name: str) -> None:
     for module in map(module_of, (name, *case_of(name).also)):
         for tuner in autotuners(module):
             first = partial(_first_config, tuner)
-            reconfigure(tuner, small=math.inf, heuristic=first)
+            reconfigure(tuner, skip_tuning_below_us=math.inf, fallback=first)
 
 
 def _first_config(tuner: AsmAutotuner, arguments: Mapping[str, Any]) -> Config:

@@ -6,8 +6,8 @@ Needs no GPU. Records have 8 timings of one sample, as imports have, except thos
 meet: 100 timings of 60 samples. Results:
 
     look_ups    seconds of a store's first look-up by stored keys, and the median of 20 of other
-                new keys after it, as a launch with `nearest=True` makes them; again where a
-                key was saved before each
+                new keys after it, as a launch with `use_nearest_shape=True` makes them; again
+                where a key was saved before each
     tuning      seconds of each 500 keys, for each of which a search would read the nearest records
                 and then save its own
     commands    seconds, CPU seconds and MiB of memory at most of each command, in a process of its

@@ -63,7 +63,9 @@ def launch(folder: Path) -> list[str]:
         effort = replace(options.effort, scorer="roofline")
         return replace(prepared, options=replace(options, effort=effort))
 
-    kernel = asm_autotune(space=tuning_support.space(), key=["n"], small=None)(tuning_support.add)
+    kernel = asm_autotune(space=tuning_support.space(), key=["n"], skip_tuning_below_us=None)(
+        tuning_support.add
+    )
     with (
         patch.dict("os.environ", ASMTUNE_CACHE_DIR=str(folder)),
         patch.object(Tuner, "open", opened),

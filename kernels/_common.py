@@ -22,7 +22,7 @@ from torch.compiler import is_dynamo_compiling
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.shipped import chosen_target
 from asmtune.runtime.call_trace import needs_gradient
-from asmtune.runtime.prepared import refuse_second
+from asmtune.runtime.replay_calls import refuse_second
 
 P = ParamSpec("P")
 R = TypeVar("R")

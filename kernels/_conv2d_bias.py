@@ -22,7 +22,7 @@ from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d_host import pixels_first
 from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 TORCH = "torch"
 """The name of PyTorch's functions among the alternatives."""
@@ -186,7 +186,7 @@ def _torch(
     return None if y is None else dz, dz.sum((0, 2, 3)) if has_bias else None
 
 
-@prepared(alternatives={TORCH: _torch})
+@replay_calls(alternatives={TORCH: _torch})
 def result_gradients(
     dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool, vendor: bool
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:

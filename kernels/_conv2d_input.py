@@ -28,7 +28,7 @@ from asmtune.kernels._conv2d_vendor import INPUT, Made, gradient, window_of
 from asmtune.kernels._conv2d_window import Window
 from asmtune.kernels._split import SUMS_BYTES, gathered, workspace
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = ["batch", "height", "width", "depth", "filters", "out_height", "out_width"]
 
@@ -247,7 +247,7 @@ def _cudnn(
     return gradient(INPUT, dy, x, weight, Window.of_numbers(window), groups)
 
 
-@prepared(alternatives={INPUT: _cudnn})
+@replay_calls(alternatives={INPUT: _cudnn})
 def input_gradient(
     dy: torch.Tensor,
     x: torch.Tensor,

@@ -34,7 +34,7 @@ from asmtune.kernels._conv2d_vendor import WEIGHT, Made, gradient, window_of
 from asmtune.kernels._conv2d_window import Window
 from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = [
     *("batch", "height", "width", "depth", "filters", "out_height", "out_width", "programs"),
@@ -253,7 +253,7 @@ def _cudnn(
     return gradient(WEIGHT, dy, x, weight, Window.of_numbers(window), groups)
 
 
-@prepared(alternatives={WEIGHT: _cudnn})
+@replay_calls(alternatives={WEIGHT: _cudnn})
 def weight_gradient(
     dy: torch.Tensor,
     x: torch.Tensor,

@@ -39,7 +39,7 @@ class Window:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Give all pairs in one tuple, which a signature of `prepared` can hold."""
+        """Give all pairs in one tuple, which a signature of `replay_calls` can hold."""
         return (*self.stride, *self.padding, *self.dilation)
 
     @property

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.call_trace import keep_alive
 
 SUMS_BYTES = 32 << 20
 """Bytes for the parts of split sums: as much as cuBLAS takes for itself on Hopper."""
@@ -35,7 +35,7 @@ def workspace(device: torch.device, size: int) -> tuple[torch.Tensor, torch.Tens
     key = (device, torch.cuda.current_stream(device).cuda_stream, size)
     if key not in _spaces:
         _spaces[key] = _new(device, size)
-        persistent(*_spaces[key])
+        keep_alive(*_spaces[key])
     return _spaces[key]
 
 

@@ -49,7 +49,7 @@ from asmtune.kernels._attention_vendor import (
 )
 from asmtune.kernels._common import beside, check_shape, check_tensors, is_hopper
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 KEY = ("D", "CAUSAL", "MULTIPLE", "DENSE", "GROUP", pow2("heads"), pow2("M"), pow2("N"))
 """The tuning key: a config is chosen for each combination of these."""
@@ -269,10 +269,10 @@ def _two_launches(
     return dq, dk, dv
 
 
-apart = prepared(_two_launches)
+apart = replay_calls(_two_launches)
 
 
-@prepared(alternatives={"apart": apart, "flash": flash, "cudnn": cudnn, "gluon": _gluon})
+@replay_calls(alternatives={"apart": apart, "flash": flash, "cudnn": cudnn, "gluon": _gluon})
 def attention_backward(
     dy: torch.Tensor,
     q: torch.Tensor,

@@ -62,7 +62,7 @@ from asmtune.kernels._fp8 import FORMATS, NAMES, typed
 from asmtune.kernels._scaled_host import check_kinds, extent_of_group
 from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = (
     *("heads", "H", "GROUP", "M", "N", "window", "ahead"),
@@ -252,7 +252,7 @@ def _launch_dequantised(*values: Any) -> Any:
     return launch(dict(zip(kernel.arg_names, values, strict=False)))
 
 
-@prepared(alternatives={"dequantised": by_attention})
+@replay_calls(alternatives={"dequantised": by_attention})
 def attention_fp8(
     q: torch.Tensor,
     k: torch.Tensor,

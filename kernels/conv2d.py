@@ -56,7 +56,7 @@ from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.determinism import is_deterministic
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 __all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]
 
@@ -221,14 +221,14 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
 def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of x, weight and bias that are needed.
 
-    cuDNN's may add up in an order that changes. `prepared` does not see PyTorch's switch of
+    cuDNN's may add up in an order that changes. `replay_calls` does not see PyTorch's switch of
     deterministic algorithms: it is read here.
     """
     *given, vendor = values
     return _needed_gradients(*given, needed[:3], vendor and not is_deterministic())
 
 
-@prepared
+@replay_calls
 @torch.no_grad()
 def _needed_gradients(
     dy: torch.Tensor,
@@ -271,7 +271,7 @@ def _launch_cudnn(*values: Any) -> Made:
     return launch(dict(zip(kernel.arg_names, values, strict=False)))
 
 
-@prepared(alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
+@replay_calls(alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
 def _result(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -300,7 +300,7 @@ def _result(
     return conv.y.permute(0, 3, 1, 2)
 
 
-@prepared(backward=_gradients, alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
+@replay_calls(backward=_gradients, alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
 def conv2d(
     x: torch.Tensor,
     weight: torch.Tensor,

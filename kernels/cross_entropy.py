@@ -38,7 +38,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.cross_entropy_backward import cross_entropy_backward
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "ignored"])
@@ -173,7 +173,7 @@ def _backward(
     return (cross_entropy_backward(grad.expand(target.shape), logits, target, lse, ignored),)
 
 
-@prepared(backward=_backward)
+@replay_calls(backward=_backward)
 def cross_entropy(
     logits: torch.Tensor,
     target: torch.Tensor,

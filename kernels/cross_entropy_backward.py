@@ -36,7 +36,7 @@ from asmtune.kernels._common import (
     vouched,
 )
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_grad", "stride_x", "stride_dx", "ignored"])
@@ -150,7 +150,7 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(grad, x, arguments["target_ptr"], lse, arguments["ignored"])
 
 
-@prepared
+@replay_calls
 def cross_entropy_backward(
     grad: torch.Tensor,
     logits: torch.Tensor,

@@ -26,7 +26,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import FLOATS, check_tensors, dense, forward_only
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit
@@ -143,7 +143,7 @@ def _gelu_of_torch(
     return torch.nn.functional.gelu(x, approximate=approximate)
 
 
-@prepared(alternatives={"torch": _gelu_of_torch})
+@replay_calls(alternatives={"torch": _gelu_of_torch})
 def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> torch.Tensor:
     """Compute GELU by the tuned kernel.
 

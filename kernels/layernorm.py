@@ -39,7 +39,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import layernorm_backward
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit
@@ -167,7 +167,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, bias, arguments["eps"]), x.mean(-1), rstd
 
 
-@prepared
+@replay_calls
 def _backward(
     grad: torch.Tensor,
     x: torch.Tensor,
@@ -211,7 +211,7 @@ def _layer_norm_of_torch(
     return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
 
 
-@prepared(backward=_backward, alternatives={"torch": _layer_norm_of_torch})
+@replay_calls(backward=_backward, alternatives={"torch": _layer_norm_of_torch})
 def layernorm(
     x: torch.Tensor,
     weight: torch.Tensor,

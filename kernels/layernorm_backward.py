@@ -42,7 +42,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._norm_vendor import Gradients, launched, of_layernorm
 from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit
@@ -231,7 +231,7 @@ def _torch(
     return of_layernorm(dy, x, weight, mean, rstd)
 
 
-@prepared(alternatives={"torch": _torch})
+@replay_calls(alternatives={"torch": _torch})
 def layernorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
@@ -297,7 +297,7 @@ def _arguments(
 
 # Its programs walk the rows, so that its tiles would be held at the default's.
 _decorated = functools.partial(
-    asm_autotune, space=space, key=[pow2("rows"), "cols", "MULTIPLE"], tiles=True
+    asm_autotune, space=space, key=[pow2("rows"), "cols", "MULTIPLE"], search_held_tiles=True
 )
 _tuned = _decorated(alternatives={"torch": _launch_torch})(kernel)
 _alone = _decorated()(kernel)

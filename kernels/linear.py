@@ -30,7 +30,7 @@ from asmtune.kernels.matmul import (
     random_matrices,
     reference,
 )
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 __all__ = ["DEFAULT", "OUTPUTS", "kernel", "linear", "reference", "space"]
 
@@ -108,7 +108,7 @@ def _gluon(
     return y[0].reshape(*x.shape[:-1], weight.shape[0])
 
 
-@prepared(alternatives={"cublas": _cublas, "gluon": _gluon})
+@replay_calls(alternatives={"cublas": _cublas, "gluon": _gluon})
 def linear(
     x: torch.Tensor,
     weight: torch.Tensor,

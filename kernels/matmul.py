@@ -43,7 +43,7 @@ from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels._gemm_vendor import activate, as_tf32, by_cublas
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 __all__ = ["DEFAULT", "DTYPES", "kernel", "matmul", "space"]
 
@@ -236,7 +236,7 @@ def _gluon(
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-@prepared(alternatives={"cublas": _cublas, "gluon": _gluon})
+@replay_calls(alternatives={"cublas": _cublas, "gluon": _gluon})
 def matmul(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -286,7 +286,7 @@ def _launch_gluon(*values: Any) -> None:
 _ACTIVATION = kernel.arg_names.index("ACTIVATION") - 4
 _KEY = ("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION")
 _BY_VENDOR, _BY_GLUON = {"cublas": _launch_cublas}, {"gluon": _launch_gluon}
-_decorated = functools.partial(asm_autotune, space=space, key=_KEY, tiles=True)
+_decorated = functools.partial(asm_autotune, space=space, key=_KEY, search_held_tiles=True)
 _tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
 _beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
 _beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)

@@ -53,7 +53,7 @@ from asmtune.kernels._groups import (
     tiles_along,
 )
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 GROUPS = {"tensor": (0, 0), "row": (1, 0), "column": (0, 1)}
 """Extents of named groups; 0 for the whole axis."""
@@ -254,7 +254,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]
     return y.view(torch.uint8), scales
 
 
-@prepared
+@replay_calls
 def quantise(
     x: torch.Tensor,
     format: str = "e4m3",  # noqa: A002

@@ -38,7 +38,7 @@ from asmtune.kernels._common import (
 from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -137,7 +137,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, arguments["eps"]), rstd
 
 
-@prepared
+@replay_calls
 def _backward(
     grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor, vendor: bool
 ) -> tuple[torch.Tensor, ...]:
@@ -168,7 +168,7 @@ def _rms_norm_of_torch(
     return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
 
 
-@prepared(backward=_backward, alternatives={"torch": _rms_norm_of_torch})
+@replay_calls(backward=_backward, alternatives={"torch": _rms_norm_of_torch})
 def rmsnorm(
     x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, vendor: bool = True
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:

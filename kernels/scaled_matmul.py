@@ -41,7 +41,7 @@ from asmtune.kernels._scaled import scaled_sum
 from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 from asmtune.triton_api.launching import allocating
 
 __all__ = ["DEFAULT", "kernel", "scaled_matmul", "space"]
@@ -299,7 +299,7 @@ def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
 
 
-@prepared(alternatives={"torch": by_torch, "gluon": _gluon})
+@replay_calls(alternatives={"torch": by_torch, "gluon": _gluon})
 def scaled_matmul(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -386,7 +386,7 @@ _KEY = (
     *(pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES"),
     *("GROUP_A", "GROUP_B", "GROUP_K", "FORMAT_A", "FORMAT_B", "FAST"),
 )
-_decorated = functools.partial(asm_autotune, space=space, key=_KEY, tiles=True)
+_decorated = functools.partial(asm_autotune, space=space, key=_KEY, search_held_tiles=True)
 _BY_VENDOR, _BY_GLUON = {"torch": _launch_torch}, {"gluon": _launch_gluon}
 _tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
 _beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)

@@ -38,7 +38,7 @@ from asmtune.kernels._common import (
 )
 from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.prepared import prepared
+from asmtune.runtime.replay_calls import replay_calls
 
 
 @triton.jit(do_not_specialize=["rows", "cols", "stride_x", "stride_y"])
@@ -126,7 +126,7 @@ def _by_torch(x_ptr: torch.Tensor, y_ptr: torch.Tensor, *_: Any) -> None:
     torch.softmax(x_ptr, -1, out=y_ptr)
 
 
-@prepared(alternatives={"torch": lambda x, *, vendor=True: torch.softmax(x, -1)})  # noqa: ARG005
+@replay_calls(alternatives={"torch": lambda x, *, vendor=True: torch.softmax(x, -1)})  # noqa: ARG005
 def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
     """Compute softmax over the last axis by the tuned kernel.
 

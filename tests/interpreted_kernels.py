@@ -72,10 +72,10 @@ def main() -> None:
         "default does not fit": launch(50, space=SPACE),
         "made when needed": launch(100, space=lambda: {"BLOCK": [16]}),
         "configs": launch(100, configs=configs),
-        "heuristic": launch(
-            100, space=SPACE, heuristic=lambda a: Config({"BLOCK": a["n"] // 100 * 8})
+        "fallback": launch(
+            100, space=SPACE, fallback=lambda a: Config({"BLOCK": a["n"] // 100 * 8})
         ),
-        "heuristic config": launch(100, space=SPACE, heuristic=triton.Config({"BLOCK": 16})),
+        "fallback config": launch(100, space=SPACE, fallback=triton.Config({"BLOCK": 16})),
         "hooked": HOOKED,
         "told": out.tolist(),
     }

@@ -89,7 +89,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def tuned(**options: Any) -> AsmAutotuner:
     """`add` under the decorator, as a new process would have it."""
-    options = {"space": Space(AXES, default=DEFAULT), "key": ["n"], "small": None, **options}
+    options = {
+        "space": Space(AXES, default=DEFAULT),
+        "key": ["n"],
+        "skip_tuning_below_us": None,
+        **options,
+    }
     return asm_autotune(**options)(add)
 
 
@@ -222,8 +227,8 @@ def test_dtypes_of_views_are_part_of_the_key(bench: Bench) -> None:
 
 
 def test_capture_never_tunes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a graph is captured an unknown key gets the heuristic's config and one warning."""
-    kernel = tuned(heuristic=DEFAULT)
+    """While a graph is captured an unknown key gets the fallback's config and one warning."""
+    kernel = tuned(fallback=DEFAULT)
     monkeypatch.setattr(choosing, "is_capturing", lambda: True)
     with pytest.warns(
         UserWarning, match=r"add at n=8.*: not tuned; a CUDA graph .* goes on with BLOCK=64"
@@ -248,7 +253,7 @@ def test_list_of_triton_configs(bench: Bench) -> None:
         triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
     ]
     for calls in (1, 2):
-        kernel = asm_autotune(configs, ["n"], small=None)(add)
+        kernel = asm_autotune(configs, ["n"], skip_tuning_below_us=None)(add)
         kernel[(4,)](tensor(), tensor(), 8, factor=2.0)
         assert len(hooked) == calls
     assert len(bench.tuned) == 1
@@ -265,7 +270,7 @@ def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
         triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
     ]
     for calls in (1, 2):
-        asm_autotune(configs, ["n"], small=None)(add)[(4,)](tensor(), tensor(), 8)
+        asm_autotune(configs, ["n"], skip_tuning_below_us=None)(add)[(4,)](tensor(), tensor(), 8)
         assert bench.launches[-1]["maxnreg"] == 168
         assert [values["maxnreg"] for values in hooked] == [168] * calls
     assert len(bench.tuned) == 1
@@ -274,16 +279,18 @@ def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
 def test_tiles_are_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found without a persistent kernel's tiles is no answer with them."""
     for tiles, tunings in ((False, 1), (True, 2), (True, 2)):
-        tuned(tiles=tiles)[(4,)](tensor(), tensor(), 8)
+        tuned(search_held_tiles=tiles)[(4,)](tensor(), tensor(), 8)
         assert len(bench.tuned) == tunings
         assert bench.options is not None
-        assert bench.options.tiles is tiles
+        assert bench.options.search_held_tiles is tiles
 
 
 def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
     """`@triton.heuristics` between decorator and kernel sees the config's values."""
     inner = triton.heuristics({"factor": lambda values: values["BLOCK"] / 4})(add)
-    asm_autotune(space=AXES, key=["n"], small=None)(inner)[(4,)](tensor(), tensor(), 8)
+    asm_autotune(space=AXES, key=["n"], skip_tuning_below_us=None)(inner)[(4,)](
+        tensor(), tensor(), 8
+    )
     assert bench.launches[-1]["factor"] == 32
     assert bench.tuned[0].kernel.endswith(".add")
 
@@ -428,8 +435,8 @@ def test_interpreter_runs_the_heuristics_config(tmp_path: Path) -> None:
         "default does not fit": 32,
         "made when needed": 16,
         "configs": 32,
-        "heuristic": 8,
-        "heuristic config": 16,
+        "fallback": 8,
+        "fallback config": 16,
     }
     for case, made in found.items():
         assert made["right"], case

@@ -85,7 +85,9 @@ def test_tiles_of_a_recurrence_are_held(funnel: Funnel) -> None:
     note = report.notes[0]
     assert note.startswith("recurrence: a sequential loop carries state that each step stores")
     assert "(line " in note
-    assert note.endswith("; held at BLOCK=128; tiles=True (--tiles) searches all")
+    assert note.endswith(
+        "; held at BLOCK=128; search_held_tiles=True (--search-held-tiles) searches all"
+    )
 
 
 def test_searched_whole(search: Search) -> None:

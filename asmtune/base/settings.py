@@ -64,7 +64,7 @@ class Settings:
             may hold a password; empty for `store.sqlite` in `cache_dir`.
         targets: folder of the user's descriptors of devices; empty for `targets` in `cache_dir`.
         wait_s: seconds a launch waits for another process that tunes its key, before it goes on
-            with the heuristic.
+            with the fallback.
         artifacts_bytes: size limit of the artifacts on disk; the least recently used go first.
         jobs: compiles at once.
         compile_timeout_s: seconds one compile may take. On a 16-core machine with all cores busy

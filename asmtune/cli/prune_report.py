@@ -65,7 +65,9 @@ CompileOption = Annotated[
         "error before compiling is known, else all."
     ),
 ]
-Tiles = Annotated[bool, typer.Option("--tiles", help="Search a recurrence's held tiles as well.")]
+Tiles = Annotated[
+    bool, typer.Option("--search-held-tiles", help="Search a recurrence's held tiles as well.")
+]
 Caps = Annotated[
     bool, typer.Option(help="Add maxnreg where one more program fits, if the space has none.")
 ]

@@ -103,7 +103,7 @@ def run(
         "on_miss": on_miss,
         "buckets": BucketRules.of(rules).rules,
     }
-    options |= {} if small else {"small": None}
+    options |= {} if small else {"skip_tuning_below_us": None}
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(
         program, tuple(arguments or ()), switch, options, store, quiet, target, record

@@ -51,7 +51,12 @@ class TuneRequest:
 
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
-        flags: Choices = {"isolate": isolate, "seed": seed, "force": force, "tiles": tiles}
+        flags: Choices = {
+            "isolate": isolate,
+            "seed": seed,
+            "force": force,
+            "search_held_tiles": tiles,
+        }
         check: Any = Bound.parse(self.check) if "=" in self.check else self.check
         flags |= {"check": check}
         options = TuneOptions.of({"effort": self.effort, **flags})
@@ -160,8 +165,8 @@ def tune(
     """
     check_destinations([("--output", output)] if output else [])
     if from_ is not None:
-        given = {"--shape": shape, "--shapes": shapes, "--dtype": dtype, "--tiles": tiles}
-        _check_alone(given)
+        given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
+        _check_alone(given | {"--search-held-tiles": tiles})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
     request = TuneRequest(effort, strategy, devices, seconds, compiles, timings, check)
@@ -215,8 +220,8 @@ def _plan(
 
     queue = TuningQueue.of(module, reference, dtype)
     choices = {} if queue.tuner is None else queue.tuner.options.choices
-    if choices.get("tiles"):
-        options = replace(options, tiles=True)
+    if choices.get("search_held_tiles"):
+        options = replace(options, search_held_tiles=True)
     if callable(restore := choices.get("restore_value")):
         options = replace(options, checks=replace(options.checks, restore=restore))
     problems = queue.check(shapes)

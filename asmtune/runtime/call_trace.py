@@ -40,7 +40,7 @@ _LIBRARIES: Final = sys.stdlib_module_names | {"torch", "triton"}
 _persistent: Final[dict[int, torch.Tensor]] = {}
 
 
-def persistent(*tensors: torch.Tensor) -> None:
+def keep_alive(*tensors: torch.Tensor) -> None:
     """Declare tensors that prepared calls may go on using: they are never freed or replaced.
 
     A call that uses one takes the function's own path while a CUDA graph is captured.

@@ -249,7 +249,7 @@ class Chooser:
         return request, choice
 
     def _heuristic(self, space: Space, call: KernelCall, *, final: bool) -> Choice:
-        return Choice(self.options.heuristic_config(space, call.arguments), final, "heuristic")
+        return Choice(self.options.fallback_config(space, call.arguments), final, "fallback")
 
     def _emit_resolved(self, choice: Choice) -> None:
         event = KeyResolved(

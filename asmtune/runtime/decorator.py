@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.options import Check, Effort
 
 
-_OF_LAUNCHES: Final = ("heuristic", "on_miss", "small", "nearest")
+_OF_LAUNCHES: Final = ("fallback", "on_miss", "skip_tuning_below_us", "use_nearest_shape")
 _OF_TUNING: Final = ("effort", "isolate", "devices", "force", "on_busy", "seed")
 CHANGEABLE: Final = (*_OF_LAUNCHES, *_OF_TUNING)
 """Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
@@ -54,15 +54,15 @@ def asm_autotune(
     space: SpaceSource | None = None,
     effort: str | Effort = "balanced",
     isolate: bool = False,
-    tiles: bool = False,
+    search_held_tiles: bool = False,
     alternatives: Alternatives | None = None,
     check: Check = "close",
     reference: Reference | None = None,
     tolerance: float | None = None,
     on_miss: OnMiss = "tune",
-    heuristic: Config | Callable[[Arguments], Any] | None = None,
-    small: float | None = HOST_LAUNCH_US,
-    nearest: bool = False,
+    fallback: Config | Callable[[Arguments], Any] | None = None,
+    skip_tuning_below_us: float | None = HOST_LAUNCH_US,
+    use_nearest_shape: bool = False,
 ) -> Callable[[Any], AsmAutotuner]:
     """Tune a Triton kernel on its first launch with a new key, then remember the config.
 
@@ -112,8 +112,8 @@ def asm_autotune(
         isolate: whether configs run in a process of their own, so that one that faults or hangs
             ends that process alone; by default False. It costs some seconds to start, and a copy
             of the arguments.
-        tiles: whether to search the tile axes of a recurrence on a small grid as well, which are
-            held by default where its state or its grid depends on them.
+        search_held_tiles: whether to search the tile axes of a recurrence on a small grid as well,
+            which are held by default where its state or its grid depends on them.
         alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does:
             called with a launch's arguments (by position up to the first that the launch leaves to
             the config, by name after it), they write its outputs. They are checked like a config,
@@ -132,13 +132,13 @@ def asm_autotune(
         on_miss: what a launch does whose key no store has: "tune" it now (default), "predict" (take
             the model's first pick and time nothing), tune it in the "background" and go on with
             a provisional config until then, or "raise".
-        heuristic: a config, or a function of the arguments by name that gives one, to launch where
+        fallback: a config, or a function of the arguments by name that gives one, to launch where
             nothing is tuned or predicted; by default the space's default config.
-        small: microseconds; a launch that is predicted to take less is not worth timing, and takes
-            `heuristic`'s config if it is given, else the model's first pick. By default what a
-            launch costs the host; None times every key.
-        nearest: whether a key that no store has takes the config of the nearest record, of another
-            shape or device, until it is tuned; by default False.
+        skip_tuning_below_us: microseconds; a launch that is predicted to take less is not worth
+            timing, and takes `fallback`'s config if it is given, else the model's first pick. By
+            default what a launch costs the host; None times every key.
+        use_nearest_shape: whether a key that no store has takes the config of the nearest record,
+            of another shape or device, until it is tuned; by default False.
 
     Raises:
         InputError: not exactly one of `configs` and `space` is given, an option has an invalid
@@ -232,13 +232,13 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
 
         from asmtune.kernels import softmax
 
-        reconfigure(softmax, on_miss="predict", nearest=True)
+        reconfigure(softmax, on_miss="predict", use_nearest_shape=True)
 
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
-        changes: some of `on_miss`, `heuristic`, `small`, `nearest`, `effort` and `isolate` (see
-            `asm_autotune`), `devices`, `force`, `on_busy` and `seed` (see
-            `asmtune.tuning.options.TuneOptions`).
+        changes: some of `on_miss`, `fallback`, `skip_tuning_below_us`, `use_nearest_shape`,
+            `effort` and `isolate` (see `asm_autotune`), `devices`, `force`, `on_busy` and `seed`
+            (see `asmtune.tuning.options.TuneOptions`).
 
     Raises:
         InputError: the module has no such kernel, or an option is unknown or has an invalid

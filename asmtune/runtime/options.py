@@ -160,10 +160,10 @@ class DecoratorOptions:
 
     space: SpaceSource
     key: KeySource = ()
-    small: float | None = HOST_LAUNCH_US
-    heuristic: Config | Callable[[Arguments], Any] | None = None
+    skip_tuning_below_us: float | None = HOST_LAUNCH_US
+    fallback: Config | Callable[[Arguments], Any] | None = None
     on_miss: OnMiss = "tune"
-    nearest: bool = False
+    use_nearest_shape: bool = False
     prune: Pruning | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)
     strict: bool = True
@@ -171,21 +171,23 @@ class DecoratorOptions:
     def __post_init__(self) -> None:
         if self.on_miss not in ON_MISS:
             raise ArgumentTypeError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
-        limit_us, own = self.small, self.heuristic
+        limit_us, own = self.skip_tuning_below_us, self.fallback
         is_number = isinstance(limit_us, int | float) and not isinstance(limit_us, bool)
         if limit_us is not None and not (is_number and limit_us >= 0):
             raise ArgumentTypeError(
-                f"small={shortened(repr(limit_us))}: give microseconds, a number of 0 or more, "
-                "or None"
+                f"skip_tuning_below_us={shortened(repr(limit_us))}: give microseconds, a number "
+                "of 0 or more, or None"
             )
-        if not isinstance(self.nearest, bool):
-            raise ArgumentTypeError(f"nearest={shortened(repr(self.nearest))}: give True or False")
+        if not isinstance(self.use_nearest_shape, bool):
+            raise ArgumentTypeError(
+                f"use_nearest_shape={shortened(repr(self.use_nearest_shape))}: give True or False"
+            )
         if own is not None and not _is_function(own):
             try:
                 Config.of(own)
             except InputError as error:
                 raise ArgumentTypeError(
-                    f"heuristic={shortened(repr(own))}: give a config, a function of the "
+                    f"fallback={shortened(repr(own))}: give a config, a function of the "
                     "arguments by name that returns one, or None"
                 ) from error
 
@@ -195,14 +197,14 @@ class DecoratorOptions:
         check = self.choices.get("check", "close")
         return check is not False and check != "close"
 
-    def heuristic_config(self, space: Space, arguments: Arguments) -> Config:
-        """Return the config of `heuristic`, or the space's default."""
-        if self.heuristic is None:
+    def fallback_config(self, space: Space, arguments: Arguments) -> Config:
+        """Return the config of `fallback`, or the space's default."""
+        if self.fallback is None:
             return space.first(**numbers(arguments))
-        if not callable(self.heuristic):
-            return Config.of(self.heuristic)
+        if not callable(self.fallback):
+            return Config.of(self.fallback)
         with inside():
-            return Config.of(self.heuristic(arguments))
+            return Config.of(self.fallback(arguments))
 
 
 def _is_function(value: Any) -> bool:

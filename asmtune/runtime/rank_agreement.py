@@ -309,8 +309,8 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
     def configs() -> Iterator[Config]:
         """Yield the configs that a rank may announce: the user's own."""
         yield from request.configs()
-        if resolver.options.heuristic is not None:
-            yield resolver.options.heuristic_config(request.space, request.problem.arguments)
+        if resolver.options.fallback is not None:
+            yield resolver.options.fallback_config(request.space, request.problem.arguments)
 
     agreement = AgreementKey(request.key, request.expected, configs)
     if capturing:

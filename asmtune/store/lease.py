@@ -240,7 +240,7 @@ class TuningLease:
         mine: whether this process is to tune; `finish` then gives the record to use.
         record: the record that another process has tuned, to be used; None where there is none.
         holder: "host:process" of the process that tunes the key, where this one does not and
-            no record came in time: go on with the heuristic.
+            no record came in time: go on with the fallback.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ Use:
     if found.outcome == "hit": ...               # use found.record
     with store.lease(key, expected) as lease:    # waits while another process tunes the key
         if lease.record is not None: ...         # use it: another process has tuned
-        elif not lease.mine: ...                 # another process still tunes: use the heuristic
+        elif not lease.mine: ...                 # another process still tunes: use the fallback
         else: record = lease.finish(tune())      # use what it returns
 """
 

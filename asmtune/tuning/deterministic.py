@@ -65,7 +65,7 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
     target = shipped_target(device) or match_device(device)
     if target is None or target.backend != "cuda":
         return f"no machine code of {device} can be read"
-    tiles = bool(request.choices.get("tiles", False))
+    tiles = bool(request.choices.get("search_held_tiles", False))
     patient = replace(settings, compile_timeout_s=COMPILE_TIMEOUT_S)
     funnel = _funnel(request.key.kernel, target, patient, tiles)
     space = unedited(request.space)

@@ -217,7 +217,7 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
     return float(given) * _US
 
 
-OnBusy = Literal["wait", "heuristic"]
+OnBusy = Literal["wait", "fallback"]
 Check = Literal["close", "bits", False] | Bound
 _CHECKS: Final = ("close", "bits")
 
@@ -232,7 +232,7 @@ class Choices(TypedDict, total=False):
     isolate: bool
     devices: tuple[int, ...] | None
     seed: int
-    tiles: bool
+    search_held_tiles: bool
     force: bool
     on_busy: OnBusy
     check: Check
@@ -262,11 +262,11 @@ class TuneOptions:
             for the current one.
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
-        tiles: whether to search the tile axes of a recurrence on a small grid as well, which
-            are otherwise held where its state or its grid depends on them.
+        search_held_tiles: whether to search the tile axes of a recurrence on a small grid as well,
+            which are otherwise held where its state or its grid depends on them.
         force: tune although the store has the key.
         on_busy: while another process tunes the same key: "wait" for it, or launch the
-            "heuristic".
+            "fallback".
         checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` or `devices` in the process that times,
             to which they are sent, on its copies of the arguments.
@@ -278,7 +278,7 @@ class TuneOptions:
     isolate: bool = False
     devices: tuple[int, ...] | None = None
     seed: int = 0
-    tiles: bool = False
+    search_held_tiles: bool = False
     force: bool = False
     on_busy: OnBusy = "wait"
     checks: CheckOptions = field(default_factory=CheckOptions)
@@ -299,15 +299,15 @@ class TuneOptions:
             InputError: no such effort, or a choice has an invalid value.
         """
         on_busy = choices.get("on_busy", "wait")
-        if on_busy not in ("wait", "heuristic"):
-            raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'heuristic'")
+        if on_busy not in ("wait", "fallback"):
+            raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'fallback'")
         effort = effort_of(choices.get("effort", "balanced"))
         return cls(
             effort=replace(effort, policy=policy_of(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
             seed=choices.get("seed", 0),
-            tiles=choices.get("tiles", False),
+            search_held_tiles=choices.get("search_held_tiles", False),
             force=choices.get("force", False),
             on_busy=on_busy,
             checks=checks_of(choices),

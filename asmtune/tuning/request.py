@@ -217,7 +217,7 @@ def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> P
         from asmtune.tuning.options import TuneOptions
 
         clock = TuneOptions.of(cast("Choices", choices)).clock
-    tiles = bool(choices.get("tiles", False))
+    tiles = bool(choices.get("search_held_tiles", False))
     check = choices.get("check")
     checked_by = ["bits"] if check == "bits" else []
     if choices.get("tolerance") is not None:

@@ -111,7 +111,7 @@ class Tuner:
             funnel = UnrankedFunnel.of(settings)
             return UnrankedTuner(funnel, options, open_user_store(settings), unread=unread)
         scorer = make_scorer(options.effort.scorer)
-        funnel = Funnel(target, scorer, settings, tiles=options.tiles)
+        funnel = Funnel(target, scorer, settings, tiles=options.search_held_tiles)
         return cls(funnel, options, open_user_store(settings))
 
     def request(
@@ -119,7 +119,7 @@ class Tuner:
     ) -> TuningRequest:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
-        names = ("tiles", "do_bench", "alternatives")
+        names = ("search_held_tiles", "do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
         choices |= {name: getattr(checks, name) for name in ("reference", "tolerance")}

@@ -61,7 +61,9 @@ def small_untuned() -> Iterator[None]:
     before = {tuner: tuner.options for tuner in all_tuners()}
     try:
         for tuner in before:
-            reconfigure(tuner, small=DecoratorOptions.small, force=False)
+            reconfigure(
+                tuner, skip_tuning_below_us=DecoratorOptions.skip_tuning_below_us, force=False
+            )
         yield
     finally:
         for tuner, options in before.items():
@@ -179,7 +181,7 @@ def prepare(options: argparse.Namespace) -> None:
             # Else the kernel with fewer alternatives would overwrite what was tuned with all.
             is_other = all(tuner.fn is not one.fn for one in first)
             force = options.retune and (tuner in first or is_other)
-            reconfigure(tuner, small=None, force=force, **how)
+            reconfigure(tuner, skip_tuning_below_us=None, force=force, **how)
 
 
 def main() -> None:

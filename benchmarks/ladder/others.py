@@ -121,7 +121,7 @@ def prepare(name: str) -> None:
     """Set PyTorch and asmtune up for timing: cuDNN by its own trials, a quick search of ours."""
     if name == "conv":
         torch.backends.cudnn.benchmark = True
-        reconfigure(conv2d, effort="quick", small=None)
+        reconfigure(conv2d, effort="quick", skip_tuning_below_us=None)
 
 
 LADDERS: Final = {

@@ -131,7 +131,7 @@ def test_tiles(name: str, tiles: bool, tuner: TaskTuner, monkeypatch: pytest.Mon
     seen = []
 
     def opened(_: str, options: TuneOptions, __: Settings) -> Any:
-        seen.append(options.tiles)
+        seen.append(options.search_held_tiles)
         raise MeasureError("enough")
 
     monkeypatch.setattr("benchmarks.aibench8.tuning.Tuner.open", opened)

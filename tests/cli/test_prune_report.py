@@ -359,7 +359,7 @@ def test_tiles_and_caps(commands: Commands) -> None:
         "--axis", "BLOCK=64,128,256", "--axis", "STAGES=1", "--axis", "UNROLL=1",
         "--axis", "num_warps=2", "--scorer", "weights", "--format", "json",
     )  # fmt: skip
-    for options, tiles in (((), {64, 128}), (("--tiles",), {64, 128, 256})):
+    for options, tiles in (((), {64, 128}), (("--search-held-tiles",), {64, 128, 256})):
         ran = commands.run(*asked, "--check", "--no-caps", *options)
         assert (ran.code, ran.err) == (0, "")
         (report,) = json.loads(ran.out)["reports"]

@@ -147,7 +147,7 @@ def test_the_key_of_a_kernel_with_buckets(workshop: FakeWorkshop, commands: Comm
     (job,) = workshop.jobs
     assert job.key.shape == {"pow2(rows)": 1024, "cols": 96, "MULTIPLE": 32}
     assert workshop.options is not None
-    assert workshop.options.tiles
+    assert workshop.options.search_held_tiles
 
 
 def test_what_a_decorator_says_of_foreign_writes_holds(
@@ -207,7 +207,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(
         *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
         "--timings", "5", "--no-isolate", "--seed", "3",
-        "--force", "--tiles", "--check", "bits",
+        "--force", "--search-held-tiles", "--check", "bits",
     )  # fmt: skip
     options = workshop.options
     assert options is not None
@@ -215,7 +215,12 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (effort.name, effort.strategy) == ("quick", "random")
     limits = effort.limits
     assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
-    assert (options.isolate, options.seed, options.force, options.tiles) == (False, 3, True, True)
+    assert (options.isolate, options.seed, options.force, options.search_held_tiles) == (
+        False,
+        3,
+        True,
+        True,
+    )
     assert options.checks.bits_equal
     commands.run(*base, "--check", "p99=3e-2, clip=0.03,nonfinite=1")
     assert workshop.options is not None
@@ -409,7 +414,7 @@ def test_recorded_keys(workshop: FakeWorkshop, commands: Commands) -> None:
 def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Commands) -> None:
     """Options of shapes, an unknown kernel, and a script that is gone are told in one line."""
     path = recorded(commands, 64)
-    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--tiles",)):
+    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--search-held-tiles",)):
         said = commands.refused("tune", "--from", path, *given)
         assert f"{given[0]} and --from: recorded keys have their own shapes" in said
     said = commands.refused("tune", "triple", "--from", path)

@@ -65,7 +65,9 @@ def main(history: int, seed: int, sizes: list[int]) -> dict[str, Any]:
     torch.manual_seed(seed)
     if history:
         remember(random.Random(history))
-    options = DecoratorOptions(space=SPACE, choices={"seed": seed}, nearest=bool(history % 2))
+    options = DecoratorOptions(
+        space=SPACE, choices={"seed": seed}, use_nearest_shape=bool(history % 2)
+    )
     resolver = Resolver(options)
     picks = {n: resolver.resolve(request(n), capturing=bool(seed % 2)) for n in sizes}
     return {str(n): [pick.how, pick.config.to_dict()] for n, pick in picks.items()}

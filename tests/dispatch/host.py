@@ -42,7 +42,9 @@ class Host:
 
     def options(self, **options: Any) -> DecoratorOptions:
         """Options of a decorator over the usual space."""
-        return DecoratorOptions(**{"space": support.space(), "small": None, **options})
+        return DecoratorOptions(
+            **{"space": support.space(), "skip_tuning_below_us": None, **options}
+        )
 
 
 def make_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Host:

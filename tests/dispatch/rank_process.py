@@ -165,7 +165,12 @@ def launched(player: Player, folder: Path) -> dict[str, Any]:
         machine.installed(folder, patch)
 
         def block(n: int, **options: Any) -> int:
-            options = {"space": {"BLOCK": sizes}, "key": ["n"], "small": None, **options}
+            options = {
+                "space": {"BLOCK": sizes},
+                "key": ["n"],
+                "skip_tuning_below_us": None,
+                **options,
+            }
             kernel = asm_autotune(**options)(torch_kernels.add)
             launch_add(kernel, n)
             return int(machine.launches[-1]["BLOCK"])
@@ -177,16 +182,16 @@ def launched(player: Player, folder: Path) -> dict[str, Any]:
         found["background"] = background(machine)
         dist.barrier()
         patch.setattr(choosing, "is_capturing", lambda: True)
-        found["captured"] = block(300, heuristic=own)
+        found["captured"] = block(300, fallback=own)
     return found
 
 
 def background(machine: Imagined) -> list[int]:
     """Blocks before and after each rank's background has tuned."""
-    options = {"on_miss": "background", "heuristic": Config({"BLOCK": 64})}
-    kernel = asm_autotune(space={"BLOCK": [32, 64, 128]}, key=["n"], small=None, **options)(
-        torch_kernels.add
-    )
+    options = {"on_miss": "background", "fallback": Config({"BLOCK": 64})}
+    kernel = asm_autotune(
+        space={"BLOCK": [32, 64, 128]}, key=["n"], skip_tuning_below_us=None, **options
+    )(torch_kernels.add)
     launch_add(kernel, 200)
     blocks, end = [machine.launches[-1]["BLOCK"]], time.monotonic() + 30
     done = torch.zeros(1)

@@ -368,7 +368,7 @@ def test_predict_takes_a_function_from_the_nearest_record_alone(host: Host) -> N
     """The model picks a config; a neighbour's winner is called as it is."""
     near = with_functions(miss(8192), vendor=vendor)
     Store.open(host.folder / "store.sqlite").save(as_stored(miss(4096), WON))
-    nearest = host.resolver(on_miss="predict", nearest=True).resolve(near)
+    nearest = host.resolver(on_miss="predict", use_nearest_shape=True).resolve(near)
     assert (nearest.how, nearest.config) == ("nearest", WON)
     predicted = host.resolver(on_miss="predict").resolve(near)
     assert (predicted.how, predicted.config.alternative) == ("predicted", None)

@@ -59,12 +59,12 @@ def later(host: Host, told: Told, **options: Any) -> Resolver:
 
 
 def test_goes_on_at_once_and_switches_when_tuned(host: Host, told: Told) -> None:
-    """The heuristic is launched until the key is tuned, in another process; then the winner."""
+    """The fallback is launched until the key is tuned, in another process; then the winner."""
     resolver, at = later(host, told), miss()
     held = threading.Event()
     queue_of(support.DEVICE).put(lambda: held.wait(PATIENCE_S))  # so that it is not faster than we
-    assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
-    assert described(resolver.resolve(at)) == ("heuristic", False, support.DEFAULT)
+    assert described(resolver.resolve(at)) == ("fallback", False, support.DEFAULT)
+    assert described(resolver.resolve(at)) == ("fallback", False, support.DEFAULT)
     held.set()
     assert described(told.next()) == ("tuned", True, support.BEST)
     assert described(resolver.resolve(at)) == ("tuned", True, support.BEST)
@@ -136,10 +136,10 @@ def test_failure_is_one_warning(host: Host, told: Told, monkeypatch: pytest.Monk
             return told.next()
 
         with pytest.warns(MissWarning, match=rf"add at n={n}.*not tuned in the background.*{text}"):
-            assert described(settled()) == ("heuristic", True, support.DEFAULT)
+            assert described(settled()) == ("fallback", True, support.DEFAULT)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert described(resolver.resolve(miss(n))) == ("heuristic", True, support.DEFAULT)
+            assert described(resolver.resolve(miss(n))) == ("fallback", True, support.DEFAULT)
         raised.pop(0)
 
 
@@ -152,7 +152,7 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(copies, "_copy", full)
     resolver = later(host, told)
     with pytest.warns(BackgroundWarning, match="cannot be copied: CUDA out of memory.*free memory"):
-        assert described(resolver.resolve(miss())) == ("heuristic", True, support.DEFAULT)
+        assert described(resolver.resolve(miss())) == ("fallback", True, support.DEFAULT)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert resolver.resolve(miss()).final
@@ -161,8 +161,8 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
 
 def test_small_is_seen_in_the_background(host: Host, told: Told) -> None:
     """Whether a problem is small is predicted in the thread as well; then nothing is timed."""
-    resolver = later(host, told, small=HOST_LAUNCH_US)
-    assert resolver.resolve(miss()).how == "heuristic"
+    resolver = later(host, told, skip_tuning_below_us=HOST_LAUNCH_US)
+    assert resolver.resolve(miss()).how == "fallback"
     found = told.next()
     assert (found.how, found.final, host.machine.timed) == ("predicted", True, [])
 
@@ -175,13 +175,13 @@ def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(background, "tune_later", begun)
     resolver = later(host, told)
-    assert resolver.resolve(miss(), capturing=True).how == "heuristic"
+    assert resolver.resolve(miss(), capturing=True).how == "fallback"
 
 
 def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
-    """With `nearest` the neighbour's config runs until the key is tuned."""
+    """With `use_nearest_shape` the neighbour's config runs until the key is tuned."""
     near = host.resolver().resolve(miss(8192))
-    resolver = later(host, told, nearest=True)
+    resolver = later(host, told, use_nearest_shape=True)
     assert described(resolver.resolve(miss())) == ("nearest", False, near.config)
     assert told.next().how == "tuned"
 
@@ -192,7 +192,7 @@ def test_busy_is_asked_again(host: Host, told: Told) -> None:
     from asmtune.tuning.request import provenance
 
     at = miss()
-    resolver = later(host, told, choices={"on_busy": "heuristic"})
+    resolver = later(host, told, choices={"on_busy": "fallback"})
     shelf = SafeStore(str(host.folder / "store.sqlite"))
     with shelf.lease(at.key, provenance(at.problem, at.space)):
         resolver.resolve(at)
@@ -239,7 +239,7 @@ def test_leaving_ends_what_is_tuned(
         thread.join(PATIENCE_S)
     assert told.choices == []
     monkeypatch.setattr(Session, "run", run)
-    assert host.resolver(choices={"on_busy": "heuristic"}).resolve(miss()).how == "tuned"
+    assert host.resolver(choices={"on_busy": "fallback"}).resolve(miss()).how == "tuned"
 
 
 ENDLESS = """

@@ -62,7 +62,10 @@ def test_loads_nothing_that_tunes(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"effort": "quick", "restore_value": ["x_ptr"]}, {"on_miss": "background", "nearest": True}],
+    [
+        {"effort": "quick", "restore_value": ["x_ptr"]},
+        {"on_miss": "background", "use_nearest_shape": True},
+    ],
     ids=str,
 )
 def test_options_load_nothing_heavy(folder: Path, options: dict[str, Any]) -> None:

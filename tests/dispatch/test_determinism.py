@@ -28,9 +28,8 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
-from asmtune.runtime import determinism
+from asmtune.runtime import determinism, rank_agreement
 from asmtune.runtime.determinism import is_deterministic
-from asmtune.runtime.misses import resolver
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.rank_agreement import AgreementKey, RankGroup
 from asmtune.store.database import Store
@@ -137,14 +136,14 @@ def test_stored_config_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new key gets the model's pick whatever `on_miss`, `small` and `heuristic` say."""
+    """A new key gets the model's pick whatever the options of a miss say."""
     monkeypatch.setattr(Tuner, "open", refuse)
     other = Config({"BLOCK": 128, "FLAW": 0}, num_warps=1)
     options: list[dict[str, Any]] = [
         {},
-        {"on_miss": "background", "nearest": True},
+        {"on_miss": "background", "use_nearest_shape": True},
         {"on_miss": "predict"},
-        {"small": 1 << 20, "heuristic": other},
+        {"skip_tuning_below_us": 1 << 20, "fallback": other},
     ]
     with asmtune.deterministic():
         found = [host.resolver(**each).resolve(miss()) for each in options]
@@ -160,15 +159,15 @@ def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's pick is the model's whatever its job agreed on before; on_miss="raise" raises."""
     monkeypatch.setattr(Tuner, "open", refuse)
     job = RankGroup(dist.HashStore(), 0)
-    monkeypatch.setattr(resolver, "current_job", lambda: job)
+    monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
     at = miss()
     slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
     job.publish(AgreementKey(at.key, at.expected, at.configs), slow)
-    assert resolver.resolve(host.resolver(), at).config == slow
+    assert rank_agreement.resolve(host.resolver(), at).config == slow
     with asmtune.deterministic():
         with pytest.raises(MissError, match="on_miss='raise'"):
-            resolver.resolve(host.resolver(on_miss="raise"), at)
-        picked = resolver.resolve(host.resolver(), at)
+            rank_agreement.resolve(host.resolver(on_miss="raise"), at)
+        picked = rank_agreement.resolve(host.resolver(), at)
     assert (picked.how, picked.final) == ("predicted", True)
     assert picked.config != slow
 
@@ -265,7 +264,7 @@ def test_unknown_device(host: Host) -> None:
     at = replace(miss(), key=replace(miss().key, device="AMD Instinct MI300X"))
     with asmtune.deterministic(), pytest.warns(MissWarning, match="nothing can be predicted"):
         found = host.resolver().resolve(at)
-    assert described(found) == ("heuristic", True, support.DEFAULT)
+    assert described(found) == ("fallback", True, support.DEFAULT)
 
 
 @pytest.mark.parametrize("choices", [{"check": "bits"}, {"check": Bound(p99=1e-2)}])
@@ -274,22 +273,21 @@ def test_nothing_unchecked_is_launched(
 ) -> None:
     """With check="bits" or a bound, an untuned key gets the default wherever nothing is timed."""
     monkeypatch.setattr(Tuner, "open", refuse)
-    options: list[dict[str, Any]] = [
-        {"on_miss": "predict", "nearest": True},
-        {"small": 1 << 20},
-    ]
-    found = [host.resolver(**each, choices=choices).resolve(miss()) for each in options]
-    found.append(host.resolver(choices=choices, nearest=True).resolve(miss(), capturing=True))
+    untimed = host.resolver(on_miss="predict", use_nearest_shape=True, choices=choices)
+    found = [untimed.resolve(miss())]
+    found.append(
+        host.resolver(choices=choices, use_nearest_shape=True).resolve(miss(), capturing=True)
+    )
     with asmtune.deterministic():
         found.append(host.resolver(choices=choices).resolve(miss()))
-    assert [choice.config for choice in found] == [support.DEFAULT] * 4
-    assert [choice.final for choice in found] == [True, True, False, True]
+    assert [choice.config for choice in found] == [support.DEFAULT] * 3
+    assert [choice.final for choice in found] == [True, False, True]
 
 
 def test_switch_reaches_planned_launches(machine: Imagined) -> None:
     """A key that was launched before the switch is chosen anew after it, and back again."""
     kernel = asmtune.asm_autotune(
-        space={"BLOCK": [64, 128], "num_warps": [4, 8]}, key=["n"], small=None
+        space={"BLOCK": [64, 128], "num_warps": [4, 8]}, key=["n"], skip_tuning_below_us=None
     )(torch_kernels.add)
     x = torch.arange(1000.0)
     chosen = Config({"BLOCK": 64}, num_warps=4)

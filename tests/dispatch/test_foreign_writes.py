@@ -154,7 +154,7 @@ def test_no_way_of_timing_launches_it(
     with pytest.warns(MissWarning, match="not tuned, it may write memory"):
         choice = host.resolver(choices=choices).resolve(launch(space=space))
     assert choice.final
-    assert choice.how == ("heuristic" if choices.get("check") == "bits" else "predicted")
+    assert choice.how == ("fallback" if choices.get("check") == "bits" else "predicted")
     tuner = Tuner.open("", TuneOptions.of(choices))  # type: ignore[arg-type]
     (result,) = tuner.results([launch(space=space)])
     assert (result.outcome, result.record) == ("failed", None)

@@ -48,7 +48,9 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gemm: Any) -> HostGpu:
 
 def tuned(**options: Any) -> AsmAutotuner:
     """Decorate `scale` anew, as another process would."""
-    return asm_autotune(space=scale_space, key=["n"], small=None, effort=EFFORT, **options)(scale)
+    return asm_autotune(
+        space=scale_space, key=["n"], skip_tuning_below_us=None, effort=EFFORT, **options
+    )(scale)
 
 
 def launched(kernel: Any) -> None:
@@ -84,7 +86,7 @@ def test_a_gluon_kernel_is_predicted_without_timing(gpu: HostGpu) -> None:
 def test_an_unchanged_program_tunes_its_gluon_kernels(gpu: HostGpu) -> None:
     """`triton.autotune` of a Gluon kernel goes to asmtune under a patch."""
     configs = [triton.Config({"BLOCK": block}, num_warps=4) for block in (1024, 512)]
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         kernel = triton.autotune(configs, key=["n"])(scale)
         launched(kernel)
     assert (gpu.tuned, kernel.best_config.kwargs) == (1, {"BLOCK": 512})
@@ -98,9 +100,9 @@ def test_the_gemm_is_tuned_and_launched_with_its_descriptors(gpu: HostGpu, gemm:
     space = Space.from_configs(configs, default=configs[0])
 
     def product() -> Mapping[str, Any]:
-        kernel = asm_autotune(space=space, key=["M", "N", "K"], small=None, effort=EFFORT)(
-            gemm.kernel
-        )
+        kernel = asm_autotune(
+            space=space, key=["M", "N", "K"], skip_tuning_below_us=None, effort=EFFORT
+        )(gemm.kernel)
         a, b = torch.randn(2, 72, 72).half()
         c = torch.empty(72, 72, dtype=torch.float16)
         values = gemm.arguments(a, b, c)

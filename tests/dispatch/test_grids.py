@@ -38,9 +38,9 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
 def autotune(request: pytest.FixtureRequest, gpu: HostGpu) -> Iterator[Decorator]:
     """The decorator as asmtune has it, and Triton's own, patched."""
     if request.param == "asm_autotune":
-        yield partial(asm_autotune, small=None, effort=EFFORT)
+        yield partial(asm_autotune, skip_tuning_below_us=None, effort=EFFORT)
         return
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         yield triton.autotune
 
 
@@ -83,7 +83,7 @@ def test_a_config_without_a_grid_loses(
     gpu: HostGpu, tmp_path: Path, case: str, blocks: tuple[int, ...]
 ) -> None:
     """One config whose grid cannot be launched loses with that reason, the default or another."""
-    kernel = asm_autotune(configs(*blocks), ["n"], small=None, effort=EFFORT)(copy)
+    kernel = asm_autotune(configs(*blocks), ["n"], skip_tuning_below_us=None, effort=EFFORT)(copy)
     x, out, n = vectors()
     kernel[GRIDS[case]](x, out, n)
     assert torch.equal(x, out)
@@ -134,7 +134,9 @@ def test_a_hook_may_make_the_grid(gpu: HostGpu) -> None:
     def hook(_: dict[str, Any]) -> None:
         made["programs"] = N
 
-    kernel = asm_autotune(configs(32, 64, pre_hook=hook), ["n"], small=None, effort=EFFORT)(copy)
+    kernel = asm_autotune(
+        configs(32, 64, pre_hook=hook), ["n"], skip_tuning_below_us=None, effort=EFFORT
+    )(copy)
     kernel[lambda _: (made["programs"],)](*vectors())
     assert kernel.best_config.kwargs["BLOCK"] == 32
     assert set(gpu.seen) == {32, 64}
@@ -144,7 +146,9 @@ def test_a_large_space_loses_its_configs_without_a_grid(gpu: HostGpu) -> None:
     """Of a space that tile arithmetic ranks, only configs that can be launched are tried."""
     axes = {"BLOCK": [32 << step for step in range(6)], "num_warps": [1, 2, 4, 8, 16]}
     axes |= {"num_stages": list(range(1, 9))}
-    kernel = asm_autotune(space=Space(axes), key=["n"], small=None, effort=EFFORT)(copy)
+    kernel = asm_autotune(space=Space(axes), key=["n"], skip_tuning_below_us=None, effort=EFFORT)(
+        copy
+    )
     kernel[lambda v: (1, 32_768 * 64 // v["BLOCK"])](*vectors())
     assert set(gpu.seen)
     assert min(gpu.seen) >= 64
@@ -212,11 +216,11 @@ def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
     """Constraints and functions that prune, which may divide by a size, are not asked about 0."""
     pruned = {"early_config_prune": lambda listed, named, **_: listed[: 8 // named["n"]]}
     kernel = asm_autotune(
-        configs(32, 64), ["n"], small=None, effort=EFFORT, prune_configs_by=pruned
+        configs(32, 64), ["n"], skip_tuning_below_us=None, effort=EFFORT, prune_configs_by=pruned
     )(copy)
     assert kernel[grid](*vectors(0)) is None
     space = Space({"BLOCK": [32, 64]}).where("fits", lambda BLOCK, n: n >= BLOCK)
-    kernel = asm_autotune(space=space, key=["n"], small=None, effort=EFFORT)(copy)
+    kernel = asm_autotune(space=space, key=["n"], skip_tuning_below_us=None, effort=EFFORT)(copy)
     assert kernel[grid](*vectors(0)) is None
 
 
@@ -230,7 +234,7 @@ def test_few_grids_tell_that_a_large_space_has_no_programs(gpu: HostGpu) -> None
 
     axes = {"BLOCK": [32 << step for step in range(8)], "num_warps": [1, 2, 4, 8, 16, 32]}
     axes |= {"num_stages": list(range(1, 101))}
-    kernel = asm_autotune(space=axes, key=["n"], small=None, effort=EFFORT)(copy)
+    kernel = asm_autotune(space=axes, key=["n"], skip_tuning_below_us=None, effort=EFFORT)(copy)
     assert kernel[empty](*vectors(0)) is None
     assert len(asked) <= 1100
 
@@ -261,7 +265,7 @@ def test_no_programs_call_no_alternative(gpu: HostGpu) -> None:
         called.append(n)
         out_ptr[:n] = x_ptr[:n]
 
-    options = {"small": None, "effort": EFFORT, "alternatives": {"vendor": vendor}}
+    options = {"skip_tuning_below_us": None, "effort": EFFORT, "alternatives": {"vendor": vendor}}
     kernel = asm_autotune(configs(32, 64), [], **options)(copy)
     key = memory_key(KernelCall(grid, vectors(), {}, kernel.arg_names), {})
     kernel.cache[key] = Config({"BLOCK": 32}).with_alternative("vendor")
@@ -283,7 +287,7 @@ def test_a_rule_that_raises_later_loses_with_its_reason(
             raise ValueError("no scale")
         return 1
 
-    kernel = asm_autotune(configs(32, 64, 128), ["n"], small=None, effort=EFFORT)(
+    kernel = asm_autotune(configs(32, 64, 128), ["n"], skip_tuning_below_us=None, effort=EFFORT)(
         triton.heuristics({"scale": rule})(copy)
     )
     kernel[grid](*vectors())

@@ -26,7 +26,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
 def launch(n: int = N, blocks: tuple[int, ...] = (32, 64, 128), **options: Any) -> Any:
     """Two launches of one key with a kernel newly decorated."""
     configs = [triton.Config({"BLOCK": block}) for block in blocks]
-    options = {"small": None, "effort": EFFORT, **options}
+    options = {"skip_tuning_below_us": None, "effort": EFFORT, **options}
     kernel = asm_autotune(configs, ["n"], **options)(copy)
     for _ in range(2):
         kernel[(8,)](torch.ones(n), torch.empty(n), n)

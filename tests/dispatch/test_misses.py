@@ -106,9 +106,9 @@ def test_shipped_config_is_used_whatever_was_tried(
 
 
 def test_shipped_neighbour_is_the_pick(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `nearest` what is shipped for another size is picked where the store has nothing."""
+    """What is shipped for another size is picked where the store has nothing, if asked to."""
     ship(monkeypatch, record(miss(4096), SLOWEST), record(miss(1 << 20), support.BEST))
-    resolver = host.resolver(nearest=True, on_miss="predict")
+    resolver = host.resolver(use_nearest_shape=True, on_miss="predict")
     assert described(resolver.resolve(miss(5000))) == ("nearest", True, SLOWEST)
     assert host.machine.timed == []
 
@@ -165,19 +165,21 @@ def test_a_prediction_of_another_source_is_none(host: Host) -> None:
 
 
 def test_nothing_can_be_predicted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing compiles, the heuristic goes on, with one warning that says why."""
+    """Where nothing compiles, the fallback goes on, with one warning that says why."""
 
     def fails(*_: Any) -> Any:
         raise CompileError("no config of add can run on H200: 3 of 3 fail")
 
     monkeypatch.setattr("asmtune.tuning.tuner.first_pick", fails)
-    resolver = host.resolver(on_miss="predict", heuristic=SLOWEST)
+    resolver = host.resolver(on_miss="predict", fallback=SLOWEST)
     with pytest.warns(MissWarning, match=r"add at n=4096.*nothing can be predicted, no config"):
         found = resolver.resolve(miss())
-    assert described(found) == ("heuristic", True, SLOWEST)
+    assert described(found) == ("fallback", True, SLOWEST)
 
 
-@pytest.mark.parametrize("options", [{"on_miss": "predict"}, {"small": 4096}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"on_miss": "predict"}, {"skip_tuning_below_us": 4096}], ids=str
+)
 def test_a_prediction_leaves_the_arguments_alone(host: Host, options: dict[str, Any]) -> None:
     """What configs' hooks do to the arguments while they are compiled is undone."""
     hooked: list[int] = []
@@ -237,24 +239,24 @@ def test_a_launch_without_memory_to_tune(
 
 def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
-    first = host.resolver(small=SMALL_US).resolve(miss())
+    first = host.resolver(skip_tuning_below_us=SMALL_US).resolve(miss())
     assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
     monkeypatch.setattr(Tuner, "open", closed)
-    assert host.resolver(small=SMALL_US).resolve(miss()).config == first.config
+    assert host.resolver(skip_tuning_below_us=SMALL_US).resolve(miss()).config == first.config
 
 
 @pytest.mark.slow
 def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is predicted to run for longer than its launch is tuned."""
-    assert host.resolver(small=LEAST_US).resolve(miss()).how == "tuned"
+    assert host.resolver(skip_tuning_below_us=LEAST_US).resolve(miss()).how == "tuned"
     with store(host) as opened:
         assert opened.predictions() == []
 
 
 def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     """Below the limit a given fallback goes before the model's pick; nothing is timed."""
-    assert described(host.resolver(small=1e6, heuristic=SLOWEST).resolve(miss())) == (
-        *("heuristic", True, SLOWEST),
+    assert described(host.resolver(skip_tuning_below_us=1e6, fallback=SLOWEST).resolve(miss())) == (
+        *("fallback", True, SLOWEST),
     )
     assert host.machine.timed == []
 
@@ -288,7 +290,7 @@ def test_sketches_of_a_prediction_serve_the_tuning(
         return plain(self, configs, moment, known)
 
     monkeypatch.setattr(Front, "verdicts", seen)
-    resolver = host.resolver(small=LEAST_US * 1.2)
+    resolver = host.resolver(skip_tuning_below_us=LEAST_US * 1.2)
     resolver.resolve(miss())
     workshop = resolver._tuners.of(support.DEVICE)
     assert any(known is workshop.funnel.sketches for known in asked)
@@ -307,11 +309,11 @@ def neighbours(host: Host) -> None:
 
 @pytest.mark.parametrize(("n", "expected"), [(2048, support.DEFAULT), (1 << 18, SLOWEST)])
 def test_nearest_is_the_pick(host: Host, n: int, expected: Config) -> None:
-    """With `nearest` the closest size's config is the pick of "predict" and while capturing."""
+    """If asked to, "predict" and a capture pick the config of the closest size."""
     neighbours(host)
-    found = host.resolver(nearest=True, on_miss="predict").resolve(miss(n))
+    found = host.resolver(use_nearest_shape=True, on_miss="predict").resolve(miss(n))
     assert described(found) == ("nearest", True, expected)
-    captured = host.resolver(nearest=True).resolve(miss(n), capturing=True)
+    captured = host.resolver(use_nearest_shape=True).resolve(miss(n), capturing=True)
     assert described(captured) == ("nearest", False, expected)
     assert host.opened == []
 
@@ -320,7 +322,7 @@ def test_nearest_is_the_pick(host: Host, n: int, expected: Config) -> None:
 def test_nearest_is_no_stand_in_for_tuning(host: Host) -> None:
     """With "tune" a neighbour does not keep a key from being tuned; unasked it is no pick."""
     neighbours(host)
-    assert host.resolver(nearest=True).resolve(miss(2048)).how == "tuned"
+    assert host.resolver(use_nearest_shape=True).resolve(miss(2048)).how == "tuned"
     assert host.resolver(on_miss="predict").resolve(miss(512)).how == "predicted"
 
 
@@ -333,7 +335,7 @@ def test_no_new_key_reads_all_records(host: Host, monkeypatch: pytest.MonkeyPatc
         raise AssertionError("all records are read")
 
     monkeypatch.setattr(Store, "stream", read)
-    near = host.resolver(nearest=True, on_miss="predict").resolve(miss(2048))
+    near = host.resolver(use_nearest_shape=True, on_miss="predict").resolve(miss(2048))
     assert described(near) == ("nearest", True, support.DEFAULT)
     assert host.resolver().resolve(miss(4096)).how == "tuned"
 
@@ -354,11 +356,11 @@ def test_nearest_is_of_the_same_kernel_source_and_space(host: Host) -> None:
         with store(host) as opened:
             opened.clear()
             opened.save(other)
-        found = host.resolver(nearest=True).resolve(at, capturing=True)
-        assert found.how == "heuristic", other
+        found = host.resolver(use_nearest_shape=True).resolve(at, capturing=True)
+        assert found.how == "fallback", other
     with store(host) as opened:
         opened.save(near)
-    found = host.resolver(nearest=True).resolve(at, capturing=True)
+    found = host.resolver(use_nearest_shape=True).resolve(at, capturing=True)
     assert described(found) == ("nearest", False, support.BEST)
 
 
@@ -377,7 +379,7 @@ def test_the_nearest_device_s_record_is_the_pick(host: Host) -> None:
         opened.save(of_device(H100, 2048, SLOWEST))
         opened.save(of_device("NVIDIA H20", 2048, support.BEST))
         opened.save(of_device(H100, 4096, support.BEST))
-    resolver = host.resolver(nearest=True)
+    resolver = host.resolver(use_nearest_shape=True)
     found = resolver.resolve(miss(2048), capturing=True)
     assert described(found) == ("nearest", False, SLOWEST)
     assert found.origin == f"the record of n=2048 on {H100} in this store"
@@ -402,9 +404,9 @@ def test_what_may_not_fit_is_compiled_or_left_out(host: Host) -> None:
         with store(host) as opened:
             opened.clear()
             opened.save(of_device(device, 2048, winner))
-        captured = host.resolver(nearest=True, space=space).resolve(at, capturing=True)
-        assert captured.how == "heuristic"
-        found = host.resolver(nearest=True, on_miss="predict", space=space).resolve(at)
+        captured = host.resolver(use_nearest_shape=True, space=space).resolve(at, capturing=True)
+        assert captured.how == "fallback"
+        found = host.resolver(use_nearest_shape=True, on_miss="predict", space=space).resolve(at)
         assert found.how == how, (device, winner)
         assert (found.config == winner) == (how == "nearest") or how == "predicted"
         assert found.config != wide
@@ -428,9 +430,9 @@ def test_a_search_begins_with_the_nearest_device_s_best(host: Host) -> None:
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
     monkeypatch.setattr(Tuner, "open", closed)
-    resolver = host.resolver(on_miss=on_miss, heuristic=SLOWEST, small=SMALL_US)
+    resolver = host.resolver(on_miss=on_miss, fallback=SLOWEST, skip_tuning_below_us=SMALL_US)
     found = resolver.resolve(miss(), capturing=True)
-    assert described(found) == ("heuristic", False, SLOWEST)
+    assert described(found) == ("fallback", False, SLOWEST)
     with store(host) as opened:
         opened.save(record(miss(), support.BEST))
     assert described(resolver.resolve(miss(), capturing=True)) == ("known", True, support.BEST)
@@ -438,23 +440,23 @@ def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss
 
 @pytest.mark.slow
 def test_capture_takes_what_was_predicted(host: Host) -> None:
-    """A stored prediction goes before the heuristic while capturing; it is tuned afterwards."""
+    """A stored prediction goes before the fallback while capturing; it is tuned afterwards."""
     made = host.resolver(on_miss="predict").resolve(miss())
-    resolver = host.resolver(heuristic=SLOWEST)
+    resolver = host.resolver(fallback=SLOWEST)
     found = resolver.resolve(miss(), capturing=True)
     assert described(found) == ("predicted", False, made.config)
     assert resolver.resolve(miss()).how == "tuned"
 
 
 def test_busy_is_not_final(host: Host) -> None:
-    """While another process tunes the key, the heuristic goes on, and is asked for again."""
+    """While another process tunes the key, the fallback goes on, and is asked for again."""
     at = miss()
     with store(host) as opened:
         opened.save(record(miss(1 << 20), SLOWEST))
     from asmtune.store.safe_store import SafeStore
 
     shelf = SafeStore(str(host.folder / "store.sqlite"))
-    resolver = host.resolver(choices={"on_busy": "heuristic"})
+    resolver = host.resolver(choices={"on_busy": "fallback"})
     with shelf.lease(at.key, provenance(at.problem, at.space)):
         assert described(resolver.resolve(at)) == ("busy", False, support.DEFAULT)
     assert resolver.resolve(at).how == "tuned"
@@ -470,20 +472,22 @@ def test_force_tunes_what_is_known(host: Host) -> None:
 
 
 def test_device_without_a_target() -> None:
-    """On a GPU that nothing is known of, nothing is predicted: launches go by the heuristic."""
+    """On a GPU that nothing is known of, nothing is predicted: launches go by the fallback."""
     at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
     from asmtune.runtime.options import DecoratorOptions
 
-    options = DecoratorOptions(space=support.space(), small=SMALL_US, on_miss="predict")
+    options = DecoratorOptions(
+        space=support.space(), skip_tuning_below_us=SMALL_US, on_miss="predict"
+    )
     with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
-        assert Resolver(options).resolve(at).how == "heuristic"
+        assert Resolver(options).resolve(at).how == "fallback"
 
 
 def test_a_look_makes_no_store(host: Host) -> None:
     """While capturing, a store that is not there is neither made nor warned of."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert host.resolver().resolve(miss(), capturing=True).how == "heuristic"
+        assert host.resolver().resolve(miss(), capturing=True).how == "fallback"
     assert not (host.folder / "store.sqlite").exists()
 
 

@@ -69,9 +69,9 @@ OPTIONS: list[tuple[str, Any]] = [
     *[("reset_to_zero", value) for value in (add, 5)],
     *[("restore_value", value) for value in (endless(), "x_ptr")],
     *[("prune_configs_by", value) for value in (add, {"perf_model": "x"}, {"top": 1})],
-    *[("heuristic", value) for value in (add, 5)],
-    *[("small", value) for value in (add, [1], "auto", -1.0)],
-    *[("nearest", "no"), ("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
+    *[("fallback", value) for value in (add, 5)],
+    *[("skip_tuning_below_us", value) for value in (add, [1], "auto", -1.0)],
+    *[("use_nearest_shape", "no"), ("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
 ]
 NO_PROBLEMS: dict[str, Callable[[], Any]] = {
     "kernel": lambda: asmtune.tune(add, SPACE),
@@ -94,6 +94,11 @@ NO_PATCHES: dict[str, Callable[[], Any]] = {
 }
 
 
+def name_of(value: Any) -> str:
+    """Name a case alike in every process."""
+    return value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
+
+
 def refusal(misuse: Callable[[], Any]) -> str:
     """The line of the TypeError that a misuse raises; it is one of the library's."""
     with pytest.raises(TypeError) as raised:
@@ -114,7 +119,7 @@ def test_no_configs(name: str) -> None:
     assert name != "kernel" or "the kernel 'add'" in line
 
 
-@pytest.mark.parametrize("kernel", NO_KERNELS, ids=repr)
+@pytest.mark.parametrize("kernel", NO_KERNELS, ids=name_of)
 def test_no_kernel(kernel: Any) -> None:
     """What is no Triton kernel, such as a function with `@triton.jit` above, is refused at once."""
     line = refusal(lambda: asm_autotune(space=SPACE)(kernel))
@@ -132,7 +137,7 @@ def test_decorated_twice(kernel: Any, by: str) -> None:
         assert f"'add' has @{by} already" in line
 
 
-@pytest.mark.parametrize(("option", "value"), OPTIONS, ids=str)
+@pytest.mark.parametrize(("option", "value"), OPTIONS, ids=name_of)
 def test_no_value_of_an_option(option: str, value: Any) -> None:
     """A value that no option takes is refused when decorating."""
     options = {"space": SPACE, option: value}

@@ -59,9 +59,9 @@ def inner() -> AsmAutotuner:
         for block in (512, 1024)
         for warps in (2, 4)
     ]
-    kernel = asm_autotune(space=Space.from_configs(configs), key=["n"], small=None, effort=EFFORT)(
-        scale
-    )
+    kernel = asm_autotune(
+        space=Space.from_configs(configs), key=["n"], skip_tuning_below_us=None, effort=EFFORT
+    )(scale)
     vars(kernel)["hooked"] = hooked
     return kernel
 
@@ -69,7 +69,7 @@ def inner() -> AsmAutotuner:
 def outer(**alternatives: Callable[..., Any]) -> AsmAutotuner:
     """The plain kernel beside functions."""
     return asm_autotune(
-        space=OUTER, key=["n"], small=None, effort=EFFORT, alternatives=alternatives
+        space=OUTER, key=["n"], skip_tuning_below_us=None, effort=EFFORT, alternatives=alternatives
     )(copy)
 
 
@@ -161,7 +161,7 @@ def test_a_kernel_that_cannot_be_tuned_costs_its_function_alone(
     gpu: HostGpu, tmp_path: Path
 ) -> None:
     """An error of asmtune inside of a function is the failure of that function."""
-    strict = asm_autotune(space=OUTER, key=["n"], small=None, on_miss="raise")(copy)
+    strict = asm_autotune(space=OUTER, key=["n"], skip_tuning_below_us=None, on_miss="raise")(copy)
 
     def failing(x_ptr: torch.Tensor, out_ptr: torch.Tensor, n: int, scale: int) -> None:
         strict[(1,)](x_ptr, out_ptr, n + 1, scale)

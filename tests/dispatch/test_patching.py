@@ -80,7 +80,7 @@ def test_triton_is_as_before(gpu: HostGpu) -> None:
 
 def test_what_is_decorated_meanwhile(gpu: HostGpu) -> None:
     """A kernel decorated under a patch tunes by asmtune, and goes on so afterwards."""
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         kernel = triton.autotune(configs=configs(), key=["n"])(copy)
     assert isinstance(kernel, AsmAutotuner)
     assert isinstance(kernel, Autotuner)
@@ -139,7 +139,7 @@ def test_autotuners_of_before(gpu: HostGpu) -> None:
     kernel.do_bench = never
     earlier = kernel.cache
     attributes = set(vars(kernel))
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         for _ in range(3):
             x, out, n = vectors()
             kernel[(8,)](x, out, n)
@@ -166,7 +166,7 @@ def test_what_triton_tuned_before_is_tuned_anew(gpu: HostGpu) -> None:
     kernel._bench = lambda *_, config, **__: [-float(config.kwargs["BLOCK"])] * 3
     kernel[(8,)](*vectors())
     del kernel._bench
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         kernel[(8,)](*vectors())
     kernel[(8,)](*vectors())
     assert [launch["BLOCK"] for launch in gpu.launched] == [128, 32, 128]
@@ -223,7 +223,7 @@ def of_class(kind: type, listed: list[Any] | None = None) -> Any:
 
 def test_subclasses(gpu: HostGpu) -> None:
     """Those that only add are tuned by asmtune; those with parts of their own keep them."""
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         plain, measuring = of_class(Plain), of_class(Measuring)
         plain[(8,)](*vectors())
         assert gpu.tuned == 1
@@ -243,7 +243,7 @@ def test_what_a_subclass_puts_into_the_cache_is_launched(
     """Configs of a library's own files are launched, and the other keys are tuned by asmtune."""
     mine = triton.Config({"BLOCK": 512})
     monkeypatch.setattr(Reading, "files", {64: mine})
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         kernel = of_class(Reading)
         for n, block, tuned in ((64, 512, 0), (N, 32, 1), (64, 512, 1), (N, 32, 1)):
             kernel[(8,)](*vectors(n))
@@ -260,7 +260,7 @@ def test_what_a_program_puts_into_the_cache_is_launched(gpu: HostGpu) -> None:
     kernel = triton.autotune(configs(), ["n"])(copy)
     dtypes = ("torch.float32", "torch.float32")
     kernel.cache[64, *dtypes] = triton.Config({"BLOCK": 512})
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         kernel[(8,)](*vectors(64))
         kernel.cache[32, *dtypes] = triton.Config({"BLOCK": 256})
         kernel[(8,)](*vectors(32))
@@ -275,7 +275,7 @@ def test_configs_that_a_program_replaces(gpu: HostGpu, early: bool) -> None:
     """A program that pins a config by `kernel.configs = [...]` gets it launched, untuned."""
     kernel = triton.autotune(configs(), ["n"])(copy)
     pinned = triton.Config({"BLOCK": 256})
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         if not early:
             kernel = triton.autotune(configs(), ["n"])(copy)
         kernel[(8,)](*vectors())
@@ -295,7 +295,7 @@ def test_configs_that_a_program_replaces(gpu: HostGpu, early: bool) -> None:
 def test_a_cleared_cache_is_filled_again(gpu: HostGpu) -> None:
     """`cache.clear()` on one made before asks the store again."""
     kernel = triton.autotune(configs(), ["n"])(copy)
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         for _ in range(2):
             kernel[(8,)](*vectors())
             assert len(kernel.cache) == 1
@@ -305,7 +305,7 @@ def test_a_cleared_cache_is_filled_again(gpu: HostGpu) -> None:
 
 def options_of(instance: Any) -> dict[str, Any]:
     """Give the options that a converted autotuner ended up with."""
-    made = convert(instance, {"small": None})
+    made = convert(instance, {"skip_tuning_below_us": None})
     choices = dict(made.options.choices)
     return {"key": made.keys, "prune": made.options.prune, "strict": made.options.strict, **choices}
 
@@ -355,7 +355,10 @@ def test_keys_that_are_no_parameters(gpu: HostGpu) -> None:
     redirect._warn_of_key.cache_clear()
     assert options_of(triton.autotune(configs(), ["n", "absent"])(copy))["key"] == ["n"]
     before = triton.autotune(configs(), ["n", "scal"])(copy)
-    with patch(effort=EFFORT, small=None), warnings.catch_warnings(record=True) as caught:
+    with (
+        patch(effort=EFFORT, skip_tuning_below_us=None),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         for kernel in (triton.autotune(configs(), ["n", "scal"])(copy), before, before):
             x, out, n = vectors()
@@ -401,10 +404,10 @@ def test_the_innermost_patch_counts(gpu: HostGpu, monkeypatch: pytest.MonkeyPatc
     """Nested patches have their own options and results, and the outer one's come back."""
     kernel = triton.autotune(configs(), ["n"])(copy)
     earlier, runs = kernel.cache, []
-    with patch(small=None, effort=EFFORT, seed=1):
+    with patch(skip_tuning_below_us=None, effort=EFFORT, seed=1):
         kernel[(8,)](*vectors())
         outer = kernel.cache
-        with patch(on_miss="raise", small=None):
+        with patch(on_miss="raise", skip_tuning_below_us=None):
             kernel[(8,)](*vectors())  # the store knows it
             with pytest.raises(asmtune.base.errors.MissError):
                 kernel[(8,)](*vectors(64))
@@ -425,14 +428,14 @@ def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with patch(small=None, effort=EFFORT):
+        with patch(skip_tuning_below_us=None, effort=EFFORT):
             entered.set()
             assert leave.wait(60)
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(other)
         assert entered.wait(60)
-        with patch(small=None, effort=EFFORT):
+        with patch(skip_tuning_below_us=None, effort=EFFORT):
             kernel[(8,)](*vectors())
             leave.set()
             done.result(60)
@@ -452,7 +455,7 @@ def test_threads_share_one_tuning(gpu: HostGpu) -> None:
         ready.wait(60)
         kernel[(8,)](*vectors())
 
-    with patch(small=None, effort=EFFORT), ThreadPoolExecutor(4) as pool:
+    with patch(skip_tuning_below_us=None, effort=EFFORT), ThreadPoolExecutor(4) as pool:
         list(pool.map(launch, range(4)))
     assert gpu.tuned == 1
     assert len(gpu.launched) == 4
@@ -461,7 +464,7 @@ def test_threads_share_one_tuning(gpu: HostGpu) -> None:
 @pytest.mark.slow
 def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
     """An autotuner that the program drops goes, though it was launched under a patch."""
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         kernel = triton.autotune(configs(), ["n"])(increment)
         early = of_class(Plain)
         early[(8,)](*vectors())
@@ -488,7 +491,7 @@ def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
 def test_buckets_of_keys(gpu: HostGpu, early: bool) -> None:
     """Launches whose arguments share a bucket share a config, and all of Triton's keys show it."""
     kernel = triton.autotune(configs(), ["n"])(copy)
-    with patch(small=None, effort=EFFORT, buckets=["copy:multiple(1000, n)"]):
+    with patch(skip_tuning_below_us=None, effort=EFFORT, buckets=["copy:multiple(1000, n)"]):
         if not early:
             kernel = triton.autotune(configs(), ["n"])(copy)
         for n in (1024, 1500, 1024, 2000):
@@ -518,7 +521,7 @@ def test_buckets_that_change_no_key(gpu: HostGpu) -> None:
         ({"key": ["n"]}, "patch: 'key' is no option for all kernels"),
         ({"effort": "hard"}, "unknown effort 'hard'"),
         ({"on_miss": "cry"}, "on_miss='cry': give one of"),
-        ({"small": 0.5}, "small=0.5: give"),
+        ({"skip_tuning_below_us": -0.5}, "skip_tuning_below_us=-0.5: give"),
         ({"buckets": ["pow2"]}, "bucket 'pow2' is no rule"),
     ],
 )

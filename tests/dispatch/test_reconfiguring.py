@@ -37,7 +37,7 @@ def launch(kernel: Any) -> None:
 
 def test_small_problems_are_tuned_where_asked(gpu: HostGpu) -> None:
     """A kernel that refuses to tune, tunes after it was told to, by its fastest config."""
-    kernel = decorated(small=None)
+    kernel = decorated(skip_tuning_below_us=None)
     with pytest.raises(MissError):
         launch(kernel)
     reconfigure(kernel, on_miss="tune")
@@ -49,11 +49,11 @@ def test_small_problems_are_tuned_where_asked(gpu: HostGpu) -> None:
 
 def test_what_was_met_is_looked_up_anew(gpu: HostGpu) -> None:
     """Configs that the process remembers, planned launches included, are forgotten."""
-    kernel = decorated(small=None)
+    kernel = decorated(skip_tuning_below_us=None)
     reconfigure(kernel, on_miss="tune")
     launch(kernel)
     assert len(kernel.cache) == 1
-    reconfigure(kernel, nearest=True)
+    reconfigure(kernel, use_nearest_shape=True)
     assert kernel.cache == {}
     launch(kernel)  # from the store
     assert (gpu.tuned, len(kernel.cache)) == (1, 1)
@@ -65,7 +65,7 @@ def test_all_kernels_of_a_module() -> None:
     module = ModuleType("kernels")
     vars(module).update(one=one, again=one, both={"a": one, "b": two}, listed=[three], size=3)
     assert autotuners(module) == [one, two, three]
-    reconfigure(module, small=None, on_miss="predict")
+    reconfigure(module, skip_tuning_below_us=None, on_miss="predict")
     assert [(k.options.small, k.options.on_miss) for k in (one, two, three)] == [
         (None, "predict")
     ] * 3

@@ -84,7 +84,10 @@ def launch(served: Any, n: int, **given: Any) -> None:
 def record(path: Path, served: Any, *sizes: int, buckets: tuple[str, ...] = ()) -> KeyRecorder:
     """Run a program that launches the sizes, and record its keys."""
     recorder = KeyRecorder(path, "serve.py", buckets)
-    with patch(small=None, effort=EFFORT, buckets=buckets), recording(recorder.launched):
+    with (
+        patch(skip_tuning_below_us=None, effort=EFFORT, buckets=buckets),
+        recording(recorder.launched),
+    ):
         for n in sizes:
             launch(served, n)
     return recorder
@@ -144,8 +147,8 @@ def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, tmp_path: Path) ->
     """A key that PyTorch's compiler describes is listed with what to do, until it is launched."""
     path = tmp_path / "keys.json"
     recorder = KeyRecorder(path, "serve.py")
-    with patch(small=None, effort=EFFORT), recording(recorder.launched):
-        kernel = convert(served.copies.fn, {"small": None, "effort": EFFORT})
+    with patch(skip_tuning_below_us=None, effort=EFFORT), recording(recorder.launched):
+        kernel = convert(served.copies.fn, {"skip_tuning_below_us": None, "effort": EFFORT})
         traced = {
             "x_ptr": torch.empty(64, device="meta"),
             "out_ptr": torch.empty(64, device="meta"),
@@ -267,7 +270,7 @@ def test_a_file_that_cannot_be_written_stops_no_launch(
     shutil.rmtree(path.parent)
     with (
         pytest.warns(UserWarning, match="not recorded in .*No such file or directory.*goes on"),
-        patch(small=None, effort=EFFORT),
+        patch(skip_tuning_below_us=None, effort=EFFORT),
         recording(recorder.launched),
     ):
         launch(served, 64)
@@ -530,7 +533,7 @@ def test_a_grid_of_copied_values(gpu: HostGpu, served: Any, tmp_path: Path) -> N
     path = tmp_path / "keys.json"
     recorder = KeyRecorder(path, "serve.py")
     x, out = torch.arange(64.0), torch.empty(64)
-    with patch(small=None, effort=EFFORT), recording(recorder.launched):
+    with patch(skip_tuning_below_us=None, effort=EFFORT), recording(recorder.launched):
         served.copies[lambda meta: (triton.cdiv(64, (meta | {"odd": 1})["BLOCK"]),)](x, out, 64)
     (key,) = read_key_file(path).keys
     assert "BLOCK" in key.grid["reads"]
@@ -550,7 +553,7 @@ def test_arguments_that_cannot_be_recorded(
     path = tmp_path / "keys.json"
     recorder = KeyRecorder(path, "serve.py")
     with (
-        patch(small=None, effort=EFFORT),
+        patch(skip_tuning_below_us=None, effort=EFFORT),
         recording(recorder.launched),
         monkeypatch.context() as patched,
     ):

@@ -36,7 +36,7 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
 
 def launch(given: dict[str, Any], configs: Any = CONFIGS, key: Any = ("n",)) -> Any:
     """Launch with other arguments than the usual; return the kernel."""
-    kernel = asm_autotune(configs, key=list(key), small=None, effort=EFFORT)(scaled)
+    kernel = asm_autotune(configs, key=list(key), skip_tuning_below_us=None, effort=EFFORT)(scaled)
     usual = {"x_ptr": torch.zeros(SIZE), "n": SIZE, "scale": 2.0, "KIND": tl.float32}
     kernel[(2,)](**usual | given)
     return kernel
@@ -139,7 +139,7 @@ def test_a_bool_of_numpys_may_be_in_a_key(gpu: HostGpu, monkeypatch: pytest.Monk
     """A constexpr that is NumPy's bool has the key of Python's."""
     monkeypatch.setitem(KERNELS, switched, lambda _: None)
     monkeypatch.setattr(switched, "run", gpu.runs(switched))
-    kernel = asm_autotune(CONFIGS, key=["ON"], small=None, effort=EFFORT)(switched)
+    kernel = asm_autotune(CONFIGS, key=["ON"], skip_tuning_below_us=None, effort=EFFORT)(switched)
     kernel[(2,)](torch.zeros(SIZE), SIZE, np.bool_(True))
     (key,) = kernel.cache
     assert key[0] is True

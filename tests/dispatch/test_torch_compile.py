@@ -32,7 +32,9 @@ SPACE = Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}, default=Config({"BL
 
 def decorated(kernel: Any = torch_kernels.add, **options: Any) -> AsmAutotuner:
     """`add` as a new process would have it."""
-    return asm_autotune(**{"space": SPACE, "key": ["n"], "small": None, **options})(kernel)
+    return asm_autotune(**{"space": SPACE, "key": ["n"], "skip_tuning_below_us": None, **options})(
+        kernel
+    )
 
 
 def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -73,8 +75,8 @@ def test_a_tuned_config_is_traced(machine: Imagined) -> None:
 
 
 def test_an_unknown_key_is_told_and_not_tuned(machine: Imagined) -> None:
-    """What nobody tuned runs with the heuristic's config; one warning says what to do."""
-    kernel = decorated(heuristic=Config({"BLOCK": 32}))
+    """What nobody tuned runs with the fallback's config; one warning says what to do."""
+    kernel = decorated(fallback=Config({"BLOCK": 32}))
     graphs = [compiled(kernel, dynamic=False), compiled(kernel, dynamic=False)]
     with pytest.warns(UntunedWarning) as seen:
         check(lambda x, y: (graphs[0](x, y) + graphs[1](x, y)) / 2, 1000, 1000)
@@ -339,7 +341,7 @@ def test_a_patched_program(machine: Imagined, restored: bool) -> None:
     Not where arguments have to be put right between timings, which PyTorch does not do then.
     """
     options = {"restore_value": ["out_ptr"]} if restored else {}
-    with patch(small=None):
+    with patch(skip_tuning_below_us=None):
         kernel = triton.autotune(LIST, key=["n"], **options)(torch_kernels.add)
         check(adder(kernel), 1000)
         assert configs_traced(kernel, 1000) == [{"BLOCK": 128}]
@@ -364,7 +366,7 @@ def test_the_users_pruning_is_asked(machine: Imagined) -> None:
         return [config for config in configs if config.kwargs["BLOCK"] <= named_args["n"]]
 
     kernel = asm_autotune(
-        LIST[::-1], ["n"], prune_configs_by={"early_config_prune": prune}, small=None
+        LIST[::-1], ["n"], prune_configs_by={"early_config_prune": prune}, skip_tuning_below_us=None
     )(torch_kernels.add)
     assert configs_traced(kernel, 100) == [{"BLOCK": 32}]
     check(adder(kernel), 1000)

@@ -58,9 +58,9 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
 def autotune(request: pytest.FixtureRequest, gpu: HostGpu) -> Iterator[Decorator]:
     """The decorator as asmtune has it, and Triton's own, patched."""
     if request.param == "asm_autotune":
-        yield partial(asm_autotune, small=None, effort=EFFORT)
+        yield partial(asm_autotune, skip_tuning_below_us=None, effort=EFFORT)
         return
-    with patch(small=None, effort=EFFORT):
+    with patch(skip_tuning_below_us=None, effort=EFFORT):
         yield triton.autotune
 
 

@@ -91,7 +91,7 @@ class Functions(TorchFunctionMode):
 
 def first(x: torch.Tensor, out: torch.Tensor) -> Any:
     """Tune at the first launch."""
-    kernel = tuned(small=None)
+    kernel = tuned(skip_tuning_below_us=None)
     return lambda: kernel[grid](x, out, SIZE)
 
 
@@ -116,7 +116,7 @@ def predicted(x: torch.Tensor, out: torch.Tensor) -> Any:
 
 def later(x: torch.Tensor, out: torch.Tensor) -> Any:
     """Copy the arguments for the background."""
-    kernel = tuned(on_miss="background", small=None)
+    kernel = tuned(on_miss="background", skip_tuning_below_us=None)
     return lambda: kernel[grid](x, out, SIZE)
 
 
@@ -125,7 +125,7 @@ def patched(x: torch.Tensor, out: torch.Tensor) -> Any:
     kernel = triton.autotune(CONFIGS, ["n"])(copy)
 
     def launch() -> None:
-        with asmtune.patch(effort=EFFORT, small=None):
+        with asmtune.patch(effort=EFFORT, skip_tuning_below_us=None):
             kernel[grid](x, out, SIZE)
 
     return launch
@@ -161,7 +161,7 @@ def test_nothing_of_the_tuner_reaches_a_mode(
 
 def test_selective_checkpointing_differentiates_a_first_launch(gpu: HostGpu) -> None:
     """A first launch inside selective checkpointing leaves the gradients as later ones do."""
-    kernel = tuned(small=None)
+    kernel = tuned(skip_tuning_below_us=None)
 
     class Same(torch.autograd.Function):
         @staticmethod
@@ -300,7 +300,7 @@ def test_a_search_runs_outside_the_users_state_and_hooks_inside(
         prune_configs_by={"early_config_prune": noting("prune", lambda configs, _: configs)},
         pre_hook=noting("pre_hook"),
         post_hook=noting("post_hook"),
-        small=None,
+        skip_tuning_below_us=None,
         reference=noting("reference", lambda values: values["x_ptr"].clone()),
         alternatives={"other": other},
     )
@@ -340,7 +340,7 @@ def test_the_state_returns_whatever_ends_a_search(
     monkeypatch.setattr(HostGpu, "round", broken)
     x = torch.zeros(SIZE, dtype=torch.float32, device="cpu")
     with pytest.raises(told):
-        tuned(small=None)[grid](x, torch.zeros_like(x, device="cpu"), SIZE)
+        tuned(skip_tuning_below_us=None)[grid](x, torch.zeros_like(x, device="cpu"), SIZE)
     assert state() == users
 
 

@@ -39,7 +39,7 @@ def play(rank: int) -> dict[str, Any]:
     Session.run = lambda self, job, *rest: (  # type: ignore[method-assign]
         tuned.append(job.key.shape["n"]) or run(self, job, *rest)
     )
-    kernel = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
     right = [launch(kernel, N)]
     configs = [str(kernel.best_config)]
     total = torch.ones(1, device="cuda")
@@ -51,7 +51,7 @@ def play(rank: int) -> dict[str, Any]:
     out = torch.zeros_like(x)
     # Its own heuristic, which is not the others'.
     late = asm_autotune(
-        space=SPACE, key=["n"], small=None, heuristic=Config({"BLOCK": 256 << rank})
+        space=SPACE, key=["n"], skip_tuning_below_us=None, fallback=Config({"BLOCK": 256 << rank})
     )(gpu_kernels.add)
     launch(late, N)
     for block in SPACE.axes["BLOCK"]:  # nothing is loaded while a graph is captured

@@ -26,9 +26,9 @@ def grid(meta: dict[str, int]) -> tuple[int]:
 
 
 def autotuned(**options: Any) -> Any:
-    return asm_autotune(space=SPACE, key=["n"], effort="quick", small=None, **options)(
-        gpu_kernels.add
-    )
+    return asm_autotune(
+        space=SPACE, key=["n"], effort="quick", skip_tuning_below_us=None, **options
+    )(gpu_kernels.add)
 
 
 def until_stored(path: Path, work: Any) -> int:
@@ -109,7 +109,7 @@ from asmtune import asm_autotune
 from tests.gpu import gpu_kernels
 add = asm_autotune(
     space={"BLOCK": [128, 256, 512, 1024], "num_warps": [1, 2, 4, 8]},
-    key=["n"], on_miss="background", small=None,
+    key=["n"], on_miss="background", skip_tuning_below_us=None,
 )(gpu_kernels.add)
 x = torch.ones(1 << 22, device="cuda")
 add[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, x, torch.empty_like(x), x.numel())

@@ -164,7 +164,10 @@ def test_tensors_on_two_devices(places: tuple[str, str], message: str, out: torc
 
 def test_bad_use_after_good(out: torch.Tensor) -> None:
     """A launch that is planned already does not let a bad one of the same key through."""
-    add, x = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add), torch.ones_like(out)
+    add, x = (
+        asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add),
+        torch.ones_like(out),
+    )
     for _ in range(3):
         add[grid](x, x, out, SIZE)
     assert torch.equal(out, x + x)
@@ -193,7 +196,9 @@ def test_a_bucket_tunes_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, *arguments)
 
     monkeypatch.setattr(Session, "run", counted)
-    add = asm_autotune(space=SPACE, key=[multiple(1024, "n")], small=None)(gpu_kernels.add)
+    add = asm_autotune(space=SPACE, key=[multiple(1024, "n")], skip_tuning_below_us=None)(
+        gpu_kernels.add
+    )
     for size, times in ((1024, 1), (1000, 1), (1, 1), (1025, 2), (2048, 2)):
         x = torch.randn(size, device="cuda")
         out = torch.empty_like(x)

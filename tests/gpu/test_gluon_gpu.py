@@ -92,7 +92,7 @@ def test_all_configs_of_the_gemm_multiply(dtype: torch.dtype, gemm: Any, cache_d
 @HOPPER
 def test_the_gemm_is_tuned_end_to_end(gemm: Any, cache_dir: Path) -> None:
     """A first call times its configs with outputs checked; another process launches the winner."""
-    reconfigure(gemm.tuned, small=None)
+    reconfigure(gemm.tuned, skip_tuning_below_us=None)
     a, b = torch.randn(2, 2000, 1000, device="cuda").half()
     c = gemm.gluon_matmul(a, b.T)
     assert largest_error(c, a, b.T) <= 1.0
@@ -136,11 +136,13 @@ def test_a_gluon_kernel_is_tuned_on_any_gpu(cache_dir: Path) -> None:
     """A plain one tunes under the decorator and under a patch of `triton.autotune`."""
     x = torch.randn(100_003, device="cuda")
     y = torch.empty_like(x)
-    own = asm_autotune(space=kernels.scale_space, key=["n"], small=None)(kernels.scale)
+    own = asm_autotune(space=kernels.scale_space, key=["n"], skip_tuning_below_us=None)(
+        kernels.scale
+    )
     own[kernels.blocks](x, y, x.numel())
     assert torch.equal(y, 2 * x)
     configs = [triton.Config({"BLOCK": block}, num_warps=4) for block in (512, 2048)]
-    with patch(small=None):
+    with patch(skip_tuning_below_us=None):
         patched = triton.autotune(configs, key=["columns"])(kernels.row_sum)
         sums = torch.empty(100, device="cuda")
         rows = torch.randn(100, 5001, device="cuda")
@@ -160,7 +162,7 @@ def test_warps_that_hand_tiles_on_are_tuned(cache_dir: Path) -> None:
         own = asm_autotune(
             space={"BLOCK": [64], "num_warps": [4, 8]},
             key=["n"],
-            small=None,
+            skip_tuning_below_us=None,
             isolate=isolate,
             force=True,
         )(kernels.passed_on)

@@ -64,7 +64,7 @@ def test_the_product_is_tuned_and_captured(cache_dir: Path) -> None:
     torch.manual_seed(0)
     a, b = (torch.randn(1, rows, 1024, device="cuda").half() for rows in (2048, 512))
     c = torch.empty(1, 2048, 512, device="cuda", dtype=torch.float16)
-    reconfigure(_hopper_gemm.tuned, small=None)
+    reconfigure(_hopper_gemm.tuned, skip_tuning_below_us=None)
     _hopper_gemm.multiply(a, b.mT, c)
     wanted = a.double() @ b.mT.double()
     assert excess(c, wanted) <= 1
@@ -86,7 +86,7 @@ def test_attention_is_tuned(cache_dir: Path) -> None:
     torch.manual_seed(0)
     given, outputs, exact = attention_case(ATTENTIONS[3])
     q, k, v = (given[f"{name}_desc"].base for name in "qkv")
-    reconfigure(_hopper_attention.tuned, small=None)
+    reconfigure(_hopper_attention.tuned, skip_tuning_below_us=None)
     _hopper_attention.attend(q, k, v, *outputs, causal=given["CAUSAL"], scale=given["scale"])
     rows = {"fp16": "fp16 weights"}
     for got, wanted in zip(outputs, exact(), strict=True):
@@ -131,7 +131,7 @@ def test_public_functions_time_it_beside_the_plain_kernel(
 ) -> None:
     """It is tuned before the race in which it is an alternative, and passes its check."""
     for tuner in (plain._beside_gluon, hopper.tuned):
-        reconfigure(tuner, small=None, effort="quick", force=True)
+        reconfigure(tuner, skip_tuning_below_us=None, effort="quick", force=True)
     try:
         for _ in range(3):
             torch.manual_seed(0)

@@ -85,7 +85,9 @@ def test_a_pool_that_takes_half_of_the_memory_tunes() -> None:
     pool = torch.ones(rows, ROW, device="cuda")
     slots = torch.tensor([3, 7, rows // 2, rows - 1], device="cuda")
     x = torch.ones(4, ROW, device="cuda")
-    kernel = asm_autotune(configs=CONFIGS, key=["n"], small=None, effort="quick")(update)
+    kernel = asm_autotune(configs=CONFIGS, key=["n"], skip_tuning_below_us=None, effort="quick")(
+        update
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel[(4,)](pool, slots, x, 4, D=ROW)
@@ -115,7 +117,9 @@ def test_large_inputs_and_outputs_tune() -> None:
     """Inputs and outputs of 44% of the memory tune without a warning, and the launch is right."""
     n = int(0.22 * free_bytes()) // 4
     x, out = torch.ones(n, device="cuda"), torch.zeros(n, device="cuda")
-    kernel: Any = asm_autotune(configs=CONFIGS, key=["n"], small=None, effort="quick")(double)
+    kernel: Any = asm_autotune(
+        configs=CONFIGS, key=["n"], skip_tuning_below_us=None, effort="quick"
+    )(double)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)

@@ -33,7 +33,7 @@ def test_an_autotuner_of_before_is_tuned_by_asmtune() -> None:
     kernel.do_bench = None  # Triton would call it
     x, y = torch.randn(2, N, device="cuda")
     out = torch.empty_like(x)
-    with patch(effort="exhaustive", small=None):
+    with patch(effort="exhaustive", skip_tuning_below_us=None):
         for _ in range(3):
             out.zero_()
             compiled = kernel[grid](x, y, out, N)
@@ -50,7 +50,7 @@ def test_an_in_place_kernel_needs_no_word_from_its_program() -> None:
     kernel = triton.autotune(CONFIGS, ["n"])(gpu_kernels.scale_in_place)
     x = torch.randn(N, device="cuda")
     doubled = x * 2
-    with patch(small=None, effort="quick"):
+    with patch(skip_tuning_below_us=None, effort="quick"):
         kernel[grid](x, N)
     assert torch.equal(x, doubled)
 

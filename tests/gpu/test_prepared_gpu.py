@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune import asm_autotune, prepared
+from asmtune import asm_autotune, replay_calls
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
@@ -44,7 +44,7 @@ def _grid(values: dict[str, Any]) -> tuple[int]:
     return (triton.cdiv(values["n"], values["BLOCK"]),)
 
 
-@prepared
+@replay_calls
 def twice(x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
     """Scale by way of memory that is not returned."""
     between, y = torch.empty_like(x), torch.empty_like(x)

@@ -80,7 +80,7 @@ def test_a_launch_is_tuned_where_nothing_is_known(
     """Triton compiles and times all configs, the launch is right, and the winner is stored."""
     monkeypatch.setattr(tuner, "match_device", lambda _: None)
     unranked._notified.clear()
-    add = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    add = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
     x, y = torch.randn(2, 1 << 20, device="cuda")
     out = torch.empty_like(x)
     with pytest.warns(UnrankedWarning, match="configs are not ranked: all 16"):

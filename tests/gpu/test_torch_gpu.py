@@ -57,7 +57,9 @@ def quiet() -> Iterator[None]:
 
 def decorated(kernel: Any = gpu_kernels.add, **options: Any) -> AsmAutotuner:
     """A kernel with few configs; small ones are tuned too."""
-    return asm_autotune(**{"space": SPACE, "key": ["n"], "small": None, **options})(kernel)
+    return asm_autotune(**{"space": SPACE, "key": ["n"], "skip_tuning_below_us": None, **options})(
+        kernel
+    )
 
 
 def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:

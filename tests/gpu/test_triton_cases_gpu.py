@@ -35,12 +35,12 @@ Decorator = Callable[..., Any]
 def autotune(request: pytest.FixtureRequest) -> Iterator[Decorator]:
     """The decorator as asmtune has it, and Triton's own, patched.
 
-    `small=None`, since the problems are so small that nothing would be timed.
+    `skip_tuning_below_us=None`, since the problems are so small that nothing would be timed.
     """
     if request.param == "asm_autotune":
-        yield partial(asm_autotune, small=None)
+        yield partial(asm_autotune, skip_tuning_below_us=None)
         return
-    with patch(small=None):
+    with patch(skip_tuning_below_us=None):
         yield triton.autotune
 
 

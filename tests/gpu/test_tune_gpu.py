@@ -31,7 +31,9 @@ def grid(meta: dict[str, int]) -> tuple[int]:
 
 def test_a_tuned_kernel_computes_and_is_stored(cache_dir: Path) -> None:
     """The first launch tunes, gives the right result, and leaves every timing in the store."""
-    add = asm_autotune(space=SPACE, key=["n"], effort="exhaustive", small=None)(gpu_kernels.add)
+    add = asm_autotune(space=SPACE, key=["n"], effort="exhaustive", skip_tuning_below_us=None)(
+        gpu_kernels.add
+    )
     x, y = torch.randn(2, 1 << 20, device="cuda")
     out = torch.empty_like(x)
     add[grid](x, y, out, x.numel())
@@ -48,10 +50,10 @@ def test_a_tuned_kernel_computes_and_is_stored(cache_dir: Path) -> None:
 def test_a_stored_config_is_launched_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second autotuner of the same kernel takes the stored winner and never tunes."""
     x, y = torch.randn(2, 4096, device="cuda")
-    first = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    first = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
     first[grid](x, y, torch.empty_like(x), 4096)
     monkeypatch.setattr(Session, "run", lambda *_: pytest.fail("tuned again"))
-    second = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    second = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
     out = torch.empty_like(x)
     second[grid](x, y, out, 4096)
     assert second.best_config == first.best_config
@@ -60,7 +62,9 @@ def test_a_stored_config_is_launched_without_tuning(monkeypatch: pytest.MonkeyPa
 
 def test_an_in_place_kernel_runs_once_as_far_as_the_user_sees() -> None:
     """After tuning, a kernel that doubles its argument has doubled it once."""
-    scale = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.scale_in_place)
+    scale = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(
+        gpu_kernels.scale_in_place
+    )
     x = torch.randn(10_000, device="cuda")
     before = x.clone()
     scale[grid](x, x.numel())
@@ -69,7 +73,7 @@ def test_an_in_place_kernel_runs_once_as_far_as_the_user_sees() -> None:
 
 def test_an_atomic_kernel_adds_once_as_far_as_the_user_sees() -> None:
     """After tuning, an atomic sum holds the sum of one launch."""
-    count = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.count_into)
+    count = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.count_into)
     x, total = torch.ones(10_000, device="cuda"), torch.zeros(1, device="cuda")
     count[grid](x, total, x.numel())
     assert total.item() == 10_000
@@ -80,7 +84,7 @@ def test_capture_never_tunes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "run", lambda *_: pytest.fail("tuned in a capture"))
     default = Config({"BLOCK": 256}, num_warps=4)
     space = Space({"BLOCK": (256, 512), "num_warps": (4, 8)}, default=default)
-    add = asm_autotune(space=space, key=["n"], small=None)(gpu_kernels.add)
+    add = asm_autotune(space=space, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
     x, y = torch.randn(2, 4096, device="cuda")
     out = torch.empty_like(x)
     gpu_kernels.add[(16,)](x, y, out, 4096, BLOCK=256, num_warps=4)
@@ -98,11 +102,13 @@ def test_capture_never_tunes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_small_problem_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below the limit of `small` the given config runs, and nothing is tuned."""
+    """Below the limit of `skip_tuning_below_us` the given config runs, and nothing is tuned."""
     asked = []
     monkeypatch.setattr(Session, "run", lambda *_: asked.append(1) or pytest.skip.Exception)
     mine = Config({"BLOCK": 512}, num_warps=2)
-    add = asm_autotune(space=SPACE, key=["n"], small=1e6, heuristic=mine)(gpu_kernels.add)
+    add = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=1e6, fallback=mine)(
+        gpu_kernels.add
+    )
     x, y = torch.randn(2, 1000, device="cuda")
     add[grid](x, y, torch.empty_like(x), 1000)
     assert add.best_config == mine
@@ -113,7 +119,7 @@ def test_a_small_problem_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_matmul_against_float64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The public matmul, tuned over a few tiles, equals the float64 product at odd sizes."""
     few = matmul.space().replace(BLOCK_M=(32, 64), BLOCK_N=(64,), BLOCK_K=(32,), num_stages=(3,))
-    small = asm_autotune(space=few, key=["M", "N", "K"], small=None)(matmul.kernel)
+    small = asm_autotune(space=few, key=["M", "N", "K"], skip_tuning_below_us=None)(matmul.kernel)
     monkeypatch.setattr(matmul, "_tuned", small)
     problem = matmul.problem({"M": 333, "N": 190, "K": 257}, dtype, "cuda")
     a, b = problem.arguments["a_ptr"], problem.arguments["b_ptr"]

@@ -26,7 +26,7 @@ def grid(meta: Mapping[str, Any]) -> tuple[int]:
 
 def tuned(kernel: Any, configs: list[triton.Config] | None = None, **options: Any) -> Any:
     """An autotuner that always tunes, whatever the size."""
-    options = {"small": None, **options}
+    options = {"skip_tuning_below_us": None, **options}
     return asm_autotune(configs or CONFIGS, key=["n"], **options)(kernel)
 
 

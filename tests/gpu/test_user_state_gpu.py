@@ -57,7 +57,9 @@ def summed(kernel: Any, x: torch.Tensor) -> torch.Tensor:
 def test_modes_see_nothing_of_a_first_launch(on_miss: str) -> None:
     """A launch that tunes shows modes no operation, and as few functions as any first launch."""
     x = torch.arange(float(N), device="cuda")
-    kernel = asm_autotune(space=SPACE, key=["n"], small=None, on_miss=on_miss)(gpu_kernels.add)
+    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None, on_miss=on_miss)(
+        gpu_kernels.add
+    )
     torch.zeros_like(x)
     with Operations() as operations, Functions() as functions:
         out = summed(kernel, x)
@@ -68,7 +70,7 @@ def test_modes_see_nothing_of_a_first_launch(on_miss: str) -> None:
 
 def test_selective_checkpointing_around_a_first_launch() -> None:
     """The gradients of the step that tunes equal those of the next."""
-    kernel = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
 
     class Twice(torch.autograd.Function):
         @staticmethod
@@ -104,7 +106,7 @@ def test_a_search_is_right_in_the_users_state(effect: str) -> None:
         "device": torch.device("meta"),
         "dtype": contextlib.nullcontext(),
     }
-    kernel = asm_autotune(space=SPACE, key=["n"], small=None)(gpu_kernels.add)
+    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if effect == "dtype" else before)
     try:

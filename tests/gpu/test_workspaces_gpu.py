@@ -54,7 +54,7 @@ def launch(kernel: Any, tensors: tuple[Tensor, Tensor, Tensor]) -> Tensor:
 @pytest.mark.parametrize("isolate", [False, True])
 def test_every_block_is_timed(isolate: bool) -> None:
     """No block fails the check, though each leaves another number of sums."""
-    options = {"effort": "exhaustive", "small": None, "isolate": isolate}
+    options = {"effort": "exhaustive", "skip_tuning_below_us": None, "isolate": isolate}
     kernel = asm_autotune(configs(), key=["dim"], **options)(kernels.state_backward)
     tensors = inputs()
     expected = expected_sums(*tensors)
@@ -70,7 +70,7 @@ def test_a_block_with_holes_loses_under_a_patch() -> None:
     kernel = triton.autotune(configs((0, 1)), ["dim"])(kernels.state_backward)
     kernel.do_bench = None  # Triton would call it
     tensors = inputs()
-    with patch(effort="exhaustive", small=None):
+    with patch(effort="exhaustive", skip_tuning_below_us=None):
         sums = launch(kernel, tensors)
         assert kernel.best_config in kernel.configs
         timed = {(c.kwargs["BLOCK"], c.kwargs["HOLE"]) for c in kernel.configs_timings}
@@ -85,7 +85,9 @@ def test_sums_that_each_configs_hook_zeroes() -> None:
         values["sums_ptr"].zero_()
 
     listed = [triton.Config({"BLOCK": block}, pre_hook=zero) for block in (256, 1024, 4096)]
-    kernel = asm_autotune(listed, key=["n"], effort="exhaustive", small=None)(kernels.chunk_adds)
+    kernel = asm_autotune(listed, key=["n"], effort="exhaustive", skip_tuning_below_us=None)(
+        kernels.chunk_adds
+    )
     x, sums = torch.ones(1 << 20, device="cuda"), torch.full((1,), 77.0, device="cuda")
     for _ in range(3):
         kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, sums, x.numel())

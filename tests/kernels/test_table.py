@@ -314,7 +314,7 @@ def test_every_kernel_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     before = gelu._tuned.options
     try:
         command.prepare(command.arguments())
-        assert gelu._tuned.options.small is None
+        assert gelu._tuned.options.skip_tuning_below_us is None
         assert gelu._tuned.options.choices["effort"] == "quick"
         assert os.environ["ASMTUNE_STORE_URL"] == str(Path("some.sqlite").resolve())
     finally:
@@ -354,19 +354,21 @@ def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch)
     seen: list[tuple[Any, Any]] = []
 
     def differences(*_: Any) -> dict[str, float]:
-        seen.append((gelu._tuned.options.small, gelu._tuned.options.choices.get("force")))
+        seen.append(
+            (gelu._tuned.options.skip_tuning_below_us, gelu._tuned.options.choices.get("force"))
+        )
         raise RuntimeError("no kernel image")
 
     monkeypatch.setattr(command, "differences", differences)
     before = gelu._tuned.options
     try:
-        reconfigure(gelu, small=None, force=True)
+        reconfigure(gelu, skip_tuning_below_us=None, force=True)
         with pytest.raises(RuntimeError, match="no kernel image"):
             command.wrong("gelu", "fp32")
-        assert gelu._tuned.options.small is None
+        assert gelu._tuned.options.skip_tuning_below_us is None
         assert gelu._tuned.options.choices["force"] is True
     finally:
-        reconfigure(gelu, small=before.small, force=False)
+        reconfigure(gelu, skip_tuning_below_us=before.skip_tuning_below_us, force=False)
     assert seen == [("auto", False)]
 
 

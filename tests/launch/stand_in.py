@@ -14,7 +14,7 @@ import torch
 from asmtune.core.config import Config
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.launch.planning import reads_tensors
-from asmtune.runtime.prepared import PreparedFunction
+from asmtune.runtime.replay_calls import PreparedFunction
 
 _POINTER, _INT64, _FLOAT64 = 0, 4, 10
 
@@ -71,7 +71,7 @@ def planned_launches(part: Any, **facts: Any) -> Iterator[list[str]]:
         mock.patch.object(AsmAutotuner, "_launch", launch),
         mock.patch.object(AsmAutotuner, "_part", property(lambda _: part)),
         mock.patch.object(PreparedFunction, "over", recorded),
-        mock.patch("asmtune.runtime.prepared.tensor_backend", return_value=part),
+        mock.patch("asmtune.runtime.replay_calls.tensor_backend", return_value=part),
     ):
         try:
             yield slow

@@ -12,7 +12,7 @@ import torch
 
 from asmtune.kernels import _conv2d_host, _conv2d_input, _split, conv2d
 from asmtune.runtime import call_trace
-from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.call_trace import keep_alive
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d_gradients import (
@@ -35,7 +35,7 @@ def driven(
     def workspace(device: torch.device, size: int) -> Any:
         if size not in rooms:
             rooms[size] = _split._new(device, size)
-            persistent(*rooms[size])
+            keep_alive(*rooms[size])
         return rooms[size]
 
     for module in (_conv2d_host, *MODULES.values()):

@@ -15,7 +15,7 @@ import torch
 
 from asmtune.kernels import _gemm_host, _split
 from asmtune.runtime import call_trace
-from asmtune.runtime.call_trace import persistent, tuner_guards
+from asmtune.runtime.call_trace import keep_alive, tuner_guards
 from asmtune.runtime.decorator import autotuners
 from asmtune.runtime.options import DecoratorOptions
 from benchmarks import host_cost
@@ -56,7 +56,7 @@ def launched(
     def workspace(device: torch.device, size: int) -> Any:
         if size not in rooms:
             rooms[size] = _split._new(device, size)
-            persistent(*rooms[size])
+            keep_alive(*rooms[size])
         return rooms[size]
 
     monkeypatch.setattr(_gemm_host, "workspace", workspace)
@@ -136,7 +136,7 @@ def test_the_measurement_tunes_nothing(name: str, monkeypatch: pytest.MonkeyPatc
         sizes |= module.problem(CASES[name].shape, "fp16", "meta").arguments
     for tuner, options in changed:
         assert options.small == math.inf
-        config = options.heuristic_config(tuner.space, sizes)
+        config = options.fallback_config(tuner.space, sizes)
         assert config.kwargs.keys() <= set(tuner.arg_names)
     tuned = {id(tuner) for tuner, _ in changed}
     for host in _hosts(name):

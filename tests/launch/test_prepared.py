@@ -18,12 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 
-from asmtune import asm_autotune, prepared
+from asmtune import asm_autotune, replay_calls
 from asmtune.base.errors import InputError
 from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
-from asmtune.runtime.call_trace import persistent
+from asmtune.runtime.call_trace import keep_alive
 from asmtune.runtime.launch.planning import plan_of_alternative
 from tests.launch.fakes import FACTS, FakeDriver
 from tests.launch.stand_in import planned_launches
@@ -67,7 +67,7 @@ class Watched:
             return function(*args, **kwargs)
 
         counted.__wrapped__ = function  # type: ignore[attr-defined]
-        made = prepared(**options)(function) if options else prepared(function)
+        made = replay_calls(**options)(function) if options else replay_calls(function)
         made.prepared.function = counted
         return made
 
@@ -262,7 +262,7 @@ def test_torch_compile_sees_the_function(watched: Watched) -> None:
 def test_a_gradient_that_nothing_gives_is_refused() -> None:
     """A tensor outside of `gradients` that requires one is refused where autograd would drop it."""
     scaled = X.clone().requires_grad_()
-    call = prepared(_scaled, backward=lambda grad, _, by: (grad * by,), gradients=["x"])
+    call = replay_calls(_scaled, backward=lambda grad, _, by: (grad * by,), gradients=["x"])
     for _ in range(3):
         with pytest.raises(ValueError, match="_scaled: by requires a gradient, and gets none"):
             call(X, scaled)
@@ -422,7 +422,7 @@ def test_what_a_function_may_see_of_a_tensor(watched: Watched) -> None:
 def test_a_gradient_inside_a_prepared_function(watched: Watched) -> None:
     """A prepared function around a differentiable one returns a result with its gradient."""
     inner = watched.over(lambda x: (doubled(x), ()), backward=lambda grad: grad * 2.0)
-    outer = prepared(lambda x: inner(x))
+    outer = replay_calls(lambda x: inner(x))
     x = X.clone().requires_grad_()
     for _ in range(4):
         (gradient,) = torch.autograd.grad(outer(x), x, torch.ones_like(x))
@@ -470,7 +470,7 @@ def test_persistent_memory_is_not_used_in_a_captured_graph(watched: Watched) -> 
         double[grid](room, y, x.numel(), 2.0)
         return y
 
-    persistent(room)
+    keep_alive(room)
     try:
         call = watched.over(shared)
         assert watched.own_calls(lambda: call(X)) == 0
@@ -544,7 +544,7 @@ def test_each_device_and_stream_has_its_own(
 
     stream = [5]
     current = CurrentStream(lambda: -1, lambda _: stream[0])
-    monkeypatch.setattr("asmtune.runtime.prepared.current_stream", lambda: current)
+    monkeypatch.setattr("asmtune.runtime.replay_calls.current_stream", lambda: current)
     call = watched.over(doubled)
     assert watched.own_calls(lambda: call(X)) == 0
     assert watched.driver.noted.stream == 5
@@ -941,19 +941,19 @@ def test_hooks_of_configs_take_the_function(c_part: Any, watched: Watched) -> No
 def test_functions_that_cannot_be_prepared(function: Any, message: str) -> None:
     """A function whose calls have no signature is refused where it is decorated, in one line."""
     with pytest.raises(InputError, match=message):
-        prepared(function)
+        replay_calls(function)
 
 
 def test_names_of_alternatives_are_checked() -> None:
     """What is no function by name is refused where the function is decorated."""
     with pytest.raises(InputError, match="alternatives"):
-        prepared(alternatives={"vendor": 3})(doubled)  # type: ignore[dict-item]
+        replay_calls(alternatives={"vendor": 3})(doubled)  # type: ignore[dict-item]
     with pytest.raises(InputError, match=r"\['vendor'\] takes \(x\), not .* doubled: too many"):
-        prepared(alternatives={"vendor": lambda x: x})(doubled)
+        replay_calls(alternatives={"vendor": lambda x: x})(doubled)
 
 
 def test_without_a_gpu_the_function_is_called() -> None:
     """Where there is no C part, a prepared function is the function."""
-    call = prepared(lambda x, k=1: x * k)
+    call = replay_calls(lambda x, k=1: x * k)
     assert [call(X, k=2).sum().item() for _ in range(3)] == [2 * X.sum().item()] * 3
     assert len(call.prepared) == 0

@@ -72,7 +72,7 @@ def test_no_launch_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.Mon
         return TuningResult(request, "tuned", _record(request))
 
     monkeypatch.setattr(Session, "run", run)
-    kernel = asm_autotune(space=space(), key=["n"], small=None)(add)
+    kernel = asm_autotune(space=space(), key=["n"], skip_tuning_below_us=None)(add)
     x = torch.ones(64)
     kernel[(1,)](x, x, x, 64)
     capability = {**DEVICES, **OTHERS}[name][1]

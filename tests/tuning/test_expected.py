@@ -24,7 +24,7 @@ def own_clock(call: Any, quantiles: Any) -> float:
     [
         {},
         {"effort": "quick", "isolate": True, "seed": 3},
-        {"tiles": True},
+        {"search_held_tiles": True},
         {"do_bench": own_clock},
         {"do_bench": own_clock, "rep": 20.0},
         {"restore_value": ("x_ptr",), "check": False},
@@ -44,7 +44,7 @@ def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, An
 
 def test_choices_that_change_what_is_best_are_told_apart() -> None:
     """Tiles, clock, check or bound each expect a config of their own."""
-    chosen: list[dict[str, Any]] = [{}, {"tiles": True}]
+    chosen: list[dict[str, Any]] = [{}, {"search_held_tiles": True}]
     chosen += [{"do_bench": own_clock}, {"check": "bits"}]
     chosen += [{"check": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
     chosen += [{"check": Bound(p99=1e-2), "reference": max}]

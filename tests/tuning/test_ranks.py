@@ -42,12 +42,12 @@ def test_eight_ranks_agree() -> None:
 
 
 def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
-    """With on_busy="heuristic" a key that another process tunes is busy, at once."""
+    """With on_busy="fallback" a key that another process tunes is busy, at once."""
     first = workshop(tmp_path, HostMachine())
     made = request(first)
     with first.store.lease(made.key, made.expected) as flight:
         assert flight.mine
-        second = workshop(tmp_path, HostMachine(), on_busy="heuristic")
+        second = workshop(tmp_path, HostMachine(), on_busy="fallback")
         result = second.resolve(made)
     assert (result.outcome, result.record) == ("busy", None)
     assert workshop(tmp_path, HostMachine()).resolve(made).outcome == "tuned"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_values
 from asmtune.compile.lower import PRE_HOOK_LOCK
-from asmtune.core.failures import guarded
+from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
 from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError
@@ -128,7 +128,11 @@ class LocalBench:
             binary = Binary.of(self._lowering, config, candidate.artifact)
             if isinstance(binary, Failure):
                 return binary
-            values = launch_values(self._lowering.problem, config)
+            values = of_one_config(
+                "launch", "values", partial(launch_values, self._lowering.problem, config)
+            )
+            if isinstance(values, Failure):
+                return values
             hook = None if config.pre_hook is None else within(config.pre_hook)
             launch = self._machine.launch(binary, values, hook)
             return self._hooks.around(launch, values)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from asmtune.base.errors import InputError
 from asmtune.compile.load import LoadedLaunch
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded, of_one_config
+from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.ir.ttir.slots import ConfigSlots
@@ -206,7 +206,7 @@ class Trials:
         config = candidate.config
         if self._announce is not None:
             self._announce(config)
-        launch = of_one_config("launch", "values", candidate.load)
+        launch = guarded("launch", candidate.load)
         if isinstance(launch, Failure):
             return launch
         if config not in self._checked:

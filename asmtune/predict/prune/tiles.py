@@ -167,4 +167,5 @@ def _notes(reasons: Mapping[str, str], held: Mapping[str, Sequence[Any]]) -> Ite
         values = " ".join(f"{name}={' or '.join(map(str, held[name]))}" for name in names)
         least = any(len(held[name]) > 1 for name in names)
         why = " (the least, as no default is named)" if least else ""
-        yield f"{reason}; held at {values}{why}; tiles=True (--tiles) searches all"
+        all_of_them = "search_held_tiles=True (--search-held-tiles) searches all"
+        yield f"{reason}; held at {values}{why}; {all_of_them}"

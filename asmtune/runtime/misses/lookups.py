@@ -89,7 +89,7 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-How = Literal["tuned", "known", "predicted", "nearest", "heuristic", "busy"]
+How = Literal["tuned", "known", "predicted", "nearest", "fallback", "busy"]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Choice:
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
         how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
-            neighbour, the "heuristic", or a pick while another process is "busy" tuning it.
+            neighbour, the "fallback", or a pick while another process is "busy" tuning it.
         record: with every timing, if it was tuned now; if it was known, only where it had to
             be read whole.
         compiled, timed: number of configs, if it was tuned now.

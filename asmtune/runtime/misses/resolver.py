@@ -119,10 +119,10 @@ class Resolver:
         self._untimed: list[Provider] = [self._fallback]
         self._before_timing: list[Provider] = []
         if not options.checked_only:  # else only the default may run unchecked
-            near = int(options.nearest)
+            near = int(options.use_nearest_shape)
             self._at_once = [*[self._near] * near, self._predicted_before, self._fallback]
             self._untimed = [*[self._fitting_near] * near, self._predicted]
-            self._before_timing = [self._small] if options.small is not None else []
+            self._before_timing = [self._small] if options.skip_tuning_below_us is not None else []
         self._launch, self._capture, self._deterministic = self._lists()
 
     def _lists(self) -> tuple[list[Provider], list[Provider], list[Provider]]:
@@ -192,7 +192,7 @@ class Resolver:
 
     def _small_before(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction if it says that the problem is small."""
-        stored, limit_us = lookup.predicted, self.options.small or 0.0
+        stored, limit_us = lookup.predicted, self.options.skip_tuning_below_us or 0.0
         if stored is None or stored.predicted_us is None or stored.predicted_us >= limit_us:
             return None
         return self._small_choice(lookup, stored.config)
@@ -202,13 +202,13 @@ class Resolver:
         request = lookup.request
         try:
             tuner = self._tuners.of(request.key.device, later=later)
-            prediction = tuner.predict_small(request, self.options.small)
+            prediction = tuner.predict_small(request, self.options.skip_tuning_below_us)
         except CompileError:
             return None  # a sample does not compile; tuning finds out whether any config does
         return None if prediction is None else self._small_choice(lookup, prediction.config)
 
     def _small_choice(self, lookup: MissLookup, predicted: Config) -> Choice:
-        if self.options.heuristic is not None:
+        if self.options.fallback is not None:
             return self._fallback(lookup)
         return Choice(predicted, True, "predicted")
 
@@ -241,7 +241,7 @@ class Resolver:
         pick = deterministic_pick(request, lookup.settings)
         if isinstance(pick, Config):
             return Choice(pick, True, "predicted")
-        default = Choice(request.space.first(**request.problem.shape), True, "heuristic")
+        default = Choice(request.space.first(**request.problem.shape), True, "fallback")
         _warn(lookup, f"nothing can be predicted, {pick}", default)
         return default
 
@@ -251,8 +251,8 @@ class Resolver:
         if self.options.checked_only:
             config = request.space.first(**request.problem.shape)
         else:
-            config = self.options.heuristic_config(request.space, request.problem.arguments)
-        return Choice(config, True, "heuristic")
+            config = self.options.fallback_config(request.space, request.problem.arguments)
+        return Choice(config, True, "fallback")
 
     def _provisional(self, lookup: MissLookup) -> Choice:
         """Return the best config known at once, which is not final."""

@@ -72,7 +72,7 @@ def prune_report(
     compile: Keep | str | int | None = None,  # noqa: A002 - the option's name
     scorer: str = "roofline",
     caps: bool = True,
-    tiles: bool = False,
+    search_held_tiles: bool = False,
     stored: Config | None = None,
     progress: ProgressListener | None = None,
     settings: Settings | None = None,
@@ -96,7 +96,7 @@ def prune_report(
             "all".
         scorer: what ranks: "learned", "roofline", "weights" or "chance".
         caps: whether to add configs with `maxnreg` where one more program fits.
-        tiles: whether to search the held tiles of a recurrence as well.
+        search_held_tiles: whether to search the held tiles of a recurrence as well.
         stored: a record's config, to compile, keep and mark whatever its rank.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
@@ -124,7 +124,7 @@ def prune_report(
         choices.keep,
         progress or ProgressListener(),
         caps=caps,
-        tiles=tiles,
+        tiles=search_held_tiles,
         compile=choices.compile,
         stored=stored,
     )

@@ -36,17 +36,17 @@ class PatchOptions(TypedDict, total=False):
     isolate: bool
     devices: tuple[int, ...] | None
     seed: int
-    tiles: bool
+    search_held_tiles: bool
     force: bool
     on_busy: str
     check: Check
     on_miss: OnMiss
-    small: float | None
-    nearest: bool
+    skip_tuning_below_us: float | None
+    use_nearest_shape: bool
     buckets: RuleSource
 
 
-_OF_LAUNCHES: Final = ("on_miss", "small", "nearest")
+_OF_LAUNCHES: Final = ("on_miss", "skip_tuning_below_us", "use_nearest_shape")
 _OF_KEYS: Final = "buckets"
 
 
@@ -98,11 +98,11 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
 
     Args:
         misplaced: none; options are given by name.
-        options: `effort`, `isolate`, `devices`, `seed`, `tiles`, `force`,
-            `on_busy` and `check` (see `tuning.TuneOptions`), `on_miss`, `small` and
-            `nearest` (see `runtime.options.DecoratorOptions`), and `buckets`: rules for the keys,
-            such as `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of
-            them. A rule that changed no key is warned of when the context is left.
+        options: `effort`, `isolate`, `devices`, `seed`, `search_held_tiles`, `force`,
+            `on_busy`, `check`, `on_miss`, `skip_tuning_below_us` and `use_nearest_shape` (see
+            `asm_autotune` and `reconfigure`), and `buckets`: rules for the keys, such as
+            `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of them. A rule
+            that changed no key is warned of when the context is left.
 
     Raises:
         InputError: an option is unknown, belongs to one kernel, or has an invalid value.

@@ -1,4 +1,4 @@
-"""`prepared`: functions of the host whose repeated calls go from Python to the driver at once.
+"""`replay_calls`: functions of the host whose repeated calls go from Python to the driver at once.
 
     call -> signature -> prepared call -> allocations, launches, result           in C
                 | none, or one that does not hold
@@ -53,17 +53,17 @@ R = TypeVar("R")
 
 
 @overload
-def prepared(function: Callable[P, R]) -> Callable[P, R]: ...
+def replay_calls(function: Callable[P, R]) -> Callable[P, R]: ...
 
 
 @overload
-def prepared(
+def replay_calls(
     *, alternatives: Alternatives | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 @overload
-def prepared(
+def replay_calls(
     *,
     backward: Callable[..., Any],
     gradients: Sequence[str] = (),
@@ -71,7 +71,7 @@ def prepared(
 ) -> Callable[[Callable[P, tuple[R, tuple[Any, ...]]]], Callable[P, R]]: ...
 
 
-def prepared(
+def replay_calls(
     function: Callable[..., Any] | None = None,
     *,
     backward: Callable[..., Any] | None = None,
@@ -80,7 +80,7 @@ def prepared(
 ) -> Any:
     """Make a host function around autotuned kernels cheap to call again.
 
-        @asmtune.prepared
+        @asmtune.replay_calls
         def add(x, y):
             out = torch.empty_like(x)
             add_kernel[grid](x, y, out, x.numel())
@@ -112,7 +112,7 @@ def prepared(
     """
     if function is None:
         return functools.partial(
-            prepared, backward=backward, gradients=gradients, alternatives=alternatives
+            replay_calls, backward=backward, gradients=gradients, alternatives=alternatives
         )
     checked = checked_alternatives(alternatives)
     host = PreparedFunction(function, backward, checked, frozenset(gradients))
@@ -128,7 +128,7 @@ def prepared(
 
 
 class PreparedFunction:
-    """A host function and its prepared calls; `prepared` describes the first four attributes.
+    """A host function and its prepared calls; `replay_calls` describes the first four attributes.
 
     Attributes:
         function, backward, alternatives, gradients: the function, and what goes with it.
@@ -278,16 +278,16 @@ def _own(outcome: Any) -> Any:
 
 def _checked_parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     if not inspect.isfunction(function):
-        raise ArgumentTypeError(f"prepared: {function!r:.60} is no Python function")
+        raise ArgumentTypeError(f"replay_calls: {function!r:.60} is no Python function")
     parameters = inspect.signature(function).parameters
     for parameter in parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ArgumentTypeError(
-                f"prepared: {function.__name__} collects arguments in {parameter}; name each"
+                f"replay_calls: {function.__name__} collects arguments in {parameter}; name each"
             )
     if len(parameters) > MOST_PARAMETERS:
         raise ArgumentTypeError(
-            f"prepared: {function.__name__} has {len(parameters)} parameters; "
+            f"replay_calls: {function.__name__} has {len(parameters)} parameters; "
             f"at most {MOST_PARAMETERS} fit a signature"
         )
     return parameters
@@ -309,7 +309,7 @@ def _check_takes(function: Any, name: str, alternative: Callable[..., Any]) -> N
         _called(signature.bind, parameters, parameters)
     except TypeError as error:
         raise ArgumentTypeError(
-            f"prepared: alternatives[{name!r}] takes {signature}, not the arguments of "
+            f"replay_calls: alternatives[{name!r}] takes {signature}, not the arguments of "
             f"{function.__name__}: {error}"
         ) from error
 
