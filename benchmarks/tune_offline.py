@@ -1,4 +1,4 @@
-"""Seconds of a first tuning that pass without the GPU, and what giving up stragglers costs.
+"""Seconds of a first tuning that pass without the GPU.
 
     python -m benchmarks.tune_offline [--output FILE]
 
@@ -23,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,11 +42,6 @@ LISTS: Final[dict[str, dict[str, int]]] = {
 """Kernels that compile in 0.1 to 0.4 s, and two that take longer, as most public packages' do."""
 
 CONFIGS: Final = 8
-DRAWS: Final = 100
-NOISE: Final = 0.3
-"""Deviation of the logarithm of tile arithmetic from what the assembly predicts."""
-
-
 DEVICE: Final = "NVIDIA H200"
 BEST_SIZE: Final = 128
 BEST_WARPS: Final = 8
@@ -347,63 +341,11 @@ def _in_a_process(part: str, folder: str) -> Any:
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
-def stragglers() -> list[dict[str, Any]]:
-    """Draw lists from recorded tasks, with a config of each that is still compiled at the end.
-
-    The estimates are the roofline's by assembly, with noise. Losses are shares of speed.
-    """
-    from asmtune.tuning.background_compiler import HOPELESS
-
-    with np.load(RESULTS / "kinds.npz") as data:
-        predicted, slowdown = data["base"].astype(float)[:, 0], data["slowdown"].astype(float)
-        tasks = json.loads(bytes(data["about"]))["tasks"]
-    ends = np.cumsum([0, *(task["rows"] for task in tasks)])
-    rows = []
-    for factor in (1.0, 1.5, HOPELESS):
-        for count in (6, 8, 12, 24):
-            for fastest in (False, True):
-                draw = np.random.default_rng(0)
-                losses = [
-                    _loss(predicted[chosen], slowdown[chosen], factor, fastest, draw)
-                    for begin, end in pairwise(ends)
-                    for chosen in (
-                        draw.choice(np.arange(begin, end), min(count, end - begin), replace=False)
-                        for _ in range(DRAWS)
-                    )
-                ]
-                lost = [loss for loss in losses if loss is not None]
-                rows.append(
-                    {
-                        "factor": factor,
-                        "configs": count,
-                        "straggler": "the fastest" if fastest else "any",
-                        "given_up": round(len(lost) / len(losses), 4),
-                        "mean_loss": round(sum(lost) / len(losses), 5),
-                        "most_loss": round(max(lost, default=0.0), 3),
-                    }
-                )
-    return rows
-
-
-def _loss(
-    predicted: Any, slowdown: Any, factor: float, fastest: bool, draw: np.random.Generator
-) -> float | None:
-    """Return what giving the straggler up costs, as logarithms are given; None if it is not."""
-    estimates = predicted + NOISE * draw.standard_normal(len(predicted))
-    straggler = int(np.argmin(slowdown)) if fastest else int(draw.integers(len(slowdown)))
-    others = np.arange(len(slowdown)) != straggler
-    bound = estimates[straggler] + np.min(slowdown[others] - estimates[others])
-    best = slowdown[others].min()
-    if bound <= best + np.log(factor):
-        return None
-    return float(1.0 - np.exp(min(0.0, slowdown[straggler] - best)))
-
-
 def main() -> None:
-    """Run both and write the result."""
+    """Measure and write the result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=Path, default=RESULTS / "tune_offline.json")
-    write(parser.parse_args().output, {**offline(), "stragglers": stragglers()})
+    write(parser.parse_args().output, offline())
 
 
 if __name__ == "__main__":

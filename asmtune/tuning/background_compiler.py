@@ -9,17 +9,14 @@ import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from typing import Final, Self
 
 from asmtune.core.config import Config
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.front import Front, Outcomes
 from asmtune.triton_api.user_state import carried
-from asmtune.tuning.search.state import State
 
 MOST: Final = 0.75
 """Share of a batch after which those that are left may be stragglers."""
@@ -65,80 +62,6 @@ class StragglerTimer(ProgressListener):
         return taken if late and self._done < self._total else 0.0
 
 
-LATE: Final = 1.2
-"""Factor of the time in which the others of a short list were compiled, from which the rest may be
-given up: what is left has been compiled for longer than each of them."""
-
-LEAST_TIMED: Final = 5
-"""Timings of a short list from which the estimates of the rest are calibrated."""
-
-HOPELESS: Final = 2.0
-"""Factor of the best time that the rest's bound must exceed. Of lists of 6 to 24 configs from 45
-recorded tasks, with one of each as straggler (`benchmarks/results/tune_offline.json`), 12 to 15%
-are given up, which costs 0.01% of speed on average at most. Where the straggler is the fastest of 6
-it is given up in 0.4% of the lists, at 35% of speed at worst; with a factor of 1.5 in 2%."""
-
-
-@dataclass(frozen=True)
-class HopelessRest:
-    """Says when the rest of a short list cannot win any more.
-
-    A config's bound is its estimate by tile arithmetic, times the least ratio of a time to its
-    estimate among those that were timed: to be faster, the config would have to beat its estimate
-    by more than each of them did.
-
-    Attributes:
-        state: the timings so far.
-        front: estimates configs; its TTIR is made by then.
-    """
-
-    state: State
-    front: Front
-    _last: dict[tuple[Config, ...], dict[Config, float]] = field(default_factory=dict, init=False)
-
-    def reason(self, rest: Sequence[Config], seconds: float, others_s: float) -> str:
-        """Return why the rest is given up; "" while it may win or has not taken long.
-
-        Args:
-            rest: configs that are still compiled.
-            seconds: time since the batch began.
-            others_s: time after which the last of the others came.
-        """
-        timings, best_us = self.state.timings, self.state.best_us
-        late = others_s and seconds > LATE * others_s
-        if not late or best_us is None or len(timings) < LEAST_TIMED:
-            return ""
-        # More than the workers take at once have not all begun.
-        if len(rest) > self.front.workers.jobs:
-            return ""
-        estimates = self._estimates((*timings, *rest))
-        known = [us / estimates[config] for config, us in timings.items() if config in estimates]
-        if len(known) < LEAST_TIMED or any(config not in estimates for config in rest):
-            return ""
-        bound_us = min(known) * min(estimates[config] for config in rest)
-        if bound_us <= HOPELESS * best_us:
-            return ""
-        return (
-            f"given up after {seconds:.1f} s: at least {bound_us:.4g} us by tile arithmetic and "
-            f"the {len(known)} configs timed, the best of which takes {best_us:.4g} us"
-        )
-
-    def _estimates(self, configs: tuple[Config, ...]) -> dict[Config, float]:
-        """Return estimates, made once for equal configs; none where trips are assumed.
-
-        A loop that is assumed to take as many trips whatever the block makes large blocks slow.
-        """
-        if configs not in self._last:
-            self._last.clear()
-            works = self.front.works(configs)
-            known = all(w.evaluated and not w.assumptions for w in works)
-            verdicts = estimated(self.front, configs) if known else []
-            read = [] if isinstance(verdicts, Unread) else verdicts
-            estimates = {v.config: v.predicted_us for v in read if v.kept and v.predicted_us}
-            self._last[configs] = estimates
-        return self._last[configs]
-
-
 class BackgroundCompiler:
     """Compiles one batch at a time: a thread hands it to the workers and judges the results.
 
@@ -150,7 +73,7 @@ class BackgroundCompiler:
         front: the problem's front end, which that thread shares with its caller.
         known: outcomes of compiles by digest, shared between problems.
         stragglers: the front's progress.
-        hopeless: of a short list, whose verdicts `collect` returns as they come.
+        one_by_one: whether `collect` returns verdicts as they come, for a short list.
         likely: returns configs that will likely be asked for after a short list, best first;
             workers that have nothing left of it compile them into `known`.
         first: called in a thread with the first config that is worth timing.
@@ -161,13 +84,14 @@ class BackgroundCompiler:
         front: Front,
         known: Outcomes,
         stragglers: StragglerTimer,
-        hopeless: HopelessRest | None = None,
+        *,
+        one_by_one: bool = False,
         likely: Callable[[], Sequence[Config]] = tuple,
         first: Callable[[Verdict], None] | None = None,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
         self._threads = ThreadPoolExecutor(3, "asmtune-compile", carried())
-        self._hopeless, self._likely, self._first = hopeless, likely, first
+        self._one_by_one, self._likely, self._first = one_by_one, likely, first
         self._tried_early: set[Config] = set()
         self._early: Future[list[Verdict]] | None = None
         self._batch: tuple[Config, ...] = ()
@@ -211,24 +135,24 @@ class BackgroundCompiler:
             ProblemError: arguments and config do not fit the kernel.
             StoreError: no folder for artifacts can be written.
         """
-        if self._hopeless is not None:
-            return self._next(self._hopeless)
+        if self._one_by_one:
+            return self._next()
         future, self._future = self._future, None
         if future is None:
             return []
         while not wait([future], _LOOK_S).done:
             self._drop(self._take())
-            self._give_up(lambda: _overdue(self._stragglers.overdue_s()))
+            self._give_up()
         self._take()
         return self._rest(self._batch, future)
 
-    def _next(self, hopeless: HopelessRest) -> list[Verdict]:
+    def _next(self) -> list[Verdict]:
         future = self._future
         if future is None:
             return []
         self._begin_early()
         while not (verdicts := self._take()) and not future.done():
-            self._give_up(lambda: self._lost_cause(hopeless))
+            self._give_up()
             wait([future], _ARRIVAL_S)
         if not verdicts:
             self._future = None
@@ -237,12 +161,14 @@ class BackgroundCompiler:
         self._drop(verdicts)
         return verdicts
 
-    def _give_up(self, reason: Callable[[], str]) -> None:
-        """End what is being compiled if there is a reason, and the default is not among it."""
-        if not self._reason and self._stragglers.default not in self._left:
-            self._reason = reason()
-            if self._reason:
-                self._front.stop()
+    def _give_up(self) -> None:
+        """End what is being compiled if it is overdue, and the default is not among it."""
+        if self._reason or self._stragglers.default in self._left:
+            return
+        if seconds := self._stragglers.overdue_s():
+            done = "in which nearly all of its batch were done"
+            self._reason = f"given up after {seconds:.1f} s, {done}"
+            self._front.stop()
 
     def _rest(self, configs: Iterable[Config], future: Future[list[Verdict]]) -> list[Verdict]:
         by_config = {verdict.config: verdict for verdict in future.result()}
@@ -277,17 +203,6 @@ class BackgroundCompiler:
     def _take(self) -> list[Verdict]:
         """Return the verdicts that have come since the last call."""
         return [self._arrived.get() for _ in range(self._arrived.qsize())]
-
-    def _lost_cause(self, hopeless: HopelessRest) -> str:
-        if overdue := _overdue(self._stragglers.overdue_s()):
-            return overdue
-        seconds, others_s = time.monotonic() - self._began, self._last - self._began
-        return hopeless.reason(list(self._left), seconds, others_s)
-
-
-def _overdue(seconds: float) -> str:
-    text = f"given up after {seconds:.1f} s, in which nearly all of its batch were done"
-    return text if seconds else ""
 
 
 def _given_up(config: Config, text: str) -> Verdict:

@@ -37,7 +37,7 @@ from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.triton_api.jit_functions import is_gluon
-from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
+from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 from asmtune.tuning.initial_state import (
     Experience,
     FirstRanking,
@@ -194,9 +194,8 @@ class Session:
         front = ranking.front
         jobs = front.workers.jobs
         strategy: Strategy
-        hopeless = None
-        if is_short(len(state.configs), effort, jobs):
-            strategy, hopeless = WholeList(effort.pace), HopelessRest(state, front)
+        if whole := is_short(len(state.configs), effort, jobs):
+            strategy = WholeList(effort.pace)
             watch.note(
                 f"a short list for {jobs} compiles at once: all {len(state.configs)} configs are "
                 "compiled without sketches, and timed as they come"
@@ -209,7 +208,9 @@ class Session:
         # The front end runs hooks, which would write to what the bench times.
         hooked = any(config.pre_hook for config in state.configs)
         first = None if hooked else partial(_build_launcher, front)
-        compiler = BackgroundCompiler(front, funnel.known, stragglers, hopeless, likely, first)
+        compiler = BackgroundCompiler(
+            front, funnel.known, stragglers, one_by_one=whole, likely=likely, first=first
+        )
         return SearchSetup(state, strategy, compiler, effort.limits)
 
     def _configs(

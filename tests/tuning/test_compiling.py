@@ -14,11 +14,8 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import Verdict
-from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.tuning import background_compiler
-from asmtune.tuning.background_compiler import BackgroundCompiler, HopelessRest, StragglerTimer
-from asmtune.tuning.search.state import State
-from tests.search.search_machines import measured
+from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 
 CONFIGS = [Config({"B": i}) for i in range(8)]
 
@@ -36,7 +33,6 @@ class Workers:
     progress: ProgressListener
     slow: Config | None = None
     error: Exception | None = None
-    assumed: tuple[Assumption, ...] = ()
     stopped: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -45,10 +41,6 @@ class Workers:
     def without_listener(self) -> Workers:
         """The same for another thread."""
         return replace(self, progress=ProgressListener())
-
-    def works(self, _: Sequence[Config]) -> list[Work]:
-        """Work that was evaluated, but for what is assumed."""
-        return [replace(Work.unread((1, 1, 1)), evaluated=1, assumptions=self.assumed)]
 
     def verdicts(
         self,
@@ -125,15 +117,14 @@ def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lost.failure.kind == "timeout"
 
 
-@pytest.mark.parametrize("is_short", [False, True])
-def test_the_default_is_not_given_up(is_short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_the_default_is_not_given_up(one_by_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long its compile takes, the default is waited for."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
-    state, pulse = timed_list(monkeypatch, 11.0), StragglerTimer(ProgressListener(), SLOW)
+    pulse = StragglerTimer(ProgressListener(), SLOW)
     workers = Workers(pulse, SLOW)
     threading.Timer(0.5, workers.done.set).start()
-    hopeless = HopelessRest(state, workers) if is_short else None  # type: ignore[arg-type]
-    with BackgroundCompiler(workers, {}, pulse, hopeless=hopeless) as compiler:  # type: ignore[arg-type]
+    with BackgroundCompiler(workers, {}, pulse, one_by_one=one_by_one) as compiler:  # type: ignore[arg-type]
         compiler.start(CONFIGS)
         came: list[Verdict] = []
         while verdicts := compiler.collect():
@@ -174,30 +165,17 @@ def test_leaving_ends_the_batch() -> None:
 
 
 SLOW = CONFIGS[3]
-ASSUMED = Assumption("scf.while", 0, "computed by tt.reduce", "16 trips", "", 9)
-
-
-def timed_list(monkeypatch: pytest.MonkeyPatch, estimate_us: float) -> State:
-    """A list of which all but the slow one were timed at 10 us, 5 us by tile arithmetic."""
-    estimates = [
-        Verdict(config, kept=True, predicted_us=estimate_us if config == SLOW else 5.0)
-        for config in CONFIGS
-    ]
-    monkeypatch.setattr(background_compiler, "estimated", lambda *_: estimates)
-    state = State([Verdict(config, kept=True) for config in CONFIGS], CONFIGS[0])
-    state.add_outcomes((config, measured(config, 10.0)) for config in CONFIGS if config != SLOW)
-    return state
 
 
 def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verdicts are there before the last one; the rest is given up, with its bound, once hopeless.
+    """Verdicts are there before the last one, which is given up when it is overdue.
 
     A batch that was begun early is not begun again.
     """
-    state, pulse = timed_list(monkeypatch, 11.0), StragglerTimer(ProgressListener())
+    monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
+    pulse = StragglerTimer(ProgressListener())
     workers = Workers(pulse, SLOW)
-    rest = HopelessRest(state, workers)  # type: ignore[arg-type]
-    with BackgroundCompiler(workers, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
+    with BackgroundCompiler(workers, {}, pulse, one_by_one=True) as compiler:  # type: ignore[arg-type]
         compiler.start(CONFIGS)
         compiler.start(CONFIGS)
         came: list[Verdict] = []
@@ -209,7 +187,7 @@ def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {verdict.config for verdict in came} == {*CONFIGS} - {SLOW}
     assert lost.config == SLOW
     assert lost.failure.kind == "timeout"
-    assert "at least 22 us by tile arithmetic and the 7 configs timed" in lost.failure.detail
+    assert lost.failure.detail.startswith("given up after")
 
 
 class LastMinute(Workers):
@@ -225,44 +203,15 @@ class LastMinute(Workers):
 def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that comes after the rest was given up does not take the reason away."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
-    state, pulse = timed_list(monkeypatch, 5.0), StragglerTimer(ProgressListener())
+    pulse = StragglerTimer(ProgressListener())
     front = LastMinute(pulse)
-    rest = HopelessRest(state, front)  # type: ignore[arg-type]
-    with BackgroundCompiler(front, {}, pulse, hopeless=rest) as compiler:  # type: ignore[arg-type]
+    with BackgroundCompiler(front, {}, pulse, one_by_one=True) as compiler:  # type: ignore[arg-type]
         compiler.start(CONFIGS)
         came: list[Verdict] = []
         while verdicts := compiler.collect():
             came += verdicts
     (lost,) = [verdict.failure for verdict in came if verdict.failure is not None]
     assert lost.detail.startswith("given up after")
-
-
-@pytest.mark.parametrize(
-    ("estimate_us", "timed", "left", "seconds", "assumed"),
-    [
-        (9.9, 7, 1, 9.0, ()),  # it may be the best
-        (11.0, 4, 1, 9.0, ()),  # too few timings
-        (11.0, 7, 3, 9.0, ()),  # not all of them have begun
-        (11.0, 7, 1, 1.1, ()),  # the others took nearly as long
-        (11.0, 7, 1, 9.0, (ASSUMED,)),  # as many trips are assumed for every block
-    ],
-)
-def test_what_may_win_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-    estimate_us: float,
-    timed: int,
-    left: int,
-    seconds: float,
-    assumed: tuple[Assumption, ...],
-) -> None:
-    """The rest of a short list is compiled while it may win, or while that is not known."""
-    state = timed_list(monkeypatch, estimate_us)
-    for config in list(state.timings)[timed:]:
-        del state.timings[config]
-    workers = Workers(StragglerTimer(ProgressListener()))
-    workers.assumed = assumed
-    rest = HopelessRest(state, workers)  # type: ignore[arg-type]
-    assert rest.reason([SLOW] * left, seconds, 1.0) == ""
 
 
 @dataclass
@@ -283,17 +232,16 @@ class ListFront(Workers):
             yield config
 
 
-def test_idle_workers_compile_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_workers_compile_what_comes_next() -> None:
     """While the last of a short list is compiled, others get what is likely next, each once."""
-    state, pulse = timed_list(monkeypatch, 1.0), StragglerTimer(ProgressListener())
+    pulse = StragglerTimer(ProgressListener())
     front, known = ListFront(pulse), dict[Any, Any]()
     caps = [config.with_cap(64) for config in CONFIGS[:2]]
-    rest = HopelessRest(state, front)  # type: ignore[arg-type]
     with BackgroundCompiler(
         front,  # type: ignore[arg-type]
         known,
         pulse,
-        hopeless=rest,
+        one_by_one=True,
         likely=lambda: caps,
     ) as compiler:
         compiler.start(CONFIGS)

@@ -24,7 +24,6 @@ from asmtune.core.space.space import Space
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.rounds import SketchRounds
 from asmtune.predict.prune.tiles import HeldTilesWarning
@@ -104,16 +103,12 @@ def test_the_fastest_wins_and_is_kept(tmp_path: Path) -> None:
 def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its configs are timed as they come, the default first, without a sketch or a model.
 
-    Of one that hangs the compile is ended once it cannot win, and the trace says why.
+    The compile of one that hangs is ended, and the trace says why.
     """
     tuner, made = workshop(tmp_path, HostMachine(lambda _: 9.0)), problem()
     configs = list(space().configs())
     worst = configs[-1]
-    read = estimated(tuner.funnel.front(made), configs)
-    assert not isinstance(read, Unread)
-    assert all(verdict.predicted_us for verdict in read)
-    estimates = [Verdict(c, kept=True, predicted_us=50.0 if c == worst else 9.0) for c in configs]
-    monkeypatch.setattr(background_compiler, "estimated", lambda *_: estimates)
+    monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
     make = worker.made_in
 
     def hanging(sandbox: Sandbox, item: CompileItem, how: Any, settings: Any, stop: Any) -> Any:
