@@ -40,6 +40,7 @@ from asmtune.ir.ttir.memory import (
     escapes,
     foreign_writes,
     memory_operations,
+    other_file,
     steering_loads,
 )
 from asmtune.ir.ttir.parser import parse_ttir, well_formed
@@ -340,6 +341,7 @@ class _Count:
                         loop=loop,
                         line=line,
                         runs=runs,
+                        file=other_file(self._plan.tree, operation.node),
                     )
                 )
         return tuple(accesses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final, Literal
 
 from asmtune.ir.ttir.mlir_types import (
@@ -14,7 +15,7 @@ from asmtune.ir.ttir.mlir_types import (
     split_list,
 )
 from asmtune.ir.ttir.plan import CONTROL, Flow, steering_values
-from asmtune.ir.ttir.tree import Node
+from asmtune.ir.ttir.tree import Node, Tree
 
 Kind = Literal["read", "write", "atomic"]
 
@@ -218,3 +219,11 @@ def mask_of(node: Node) -> int | None:
     """Return the operand that says which elements an operation touches; None for all of them."""
     place = MASKED.get(node.name)
     return None if place is None or place >= len(node.operands) else node.operands[place]
+
+
+def other_file(tree: Tree, node: Node) -> str:
+    """Return the name of an operation's source file; "" if it is the kernel's own."""
+    own, position = tree.module.position(tree.kernel.location), tree.line_of(node)
+    if own is None or position is None or position[0] == own[0]:
+        return ""
+    return PurePath(position[0]).name

@@ -159,6 +159,7 @@ class MemoryAccess:
         loop: id of the innermost loop around it, or None.
         line: line of the source, 0 if unknown.
         runs: executions by one program, on average.
+        file: name of the line's file, if it is not the kernel's own; "" otherwise.
     """
 
     kind: Kind
@@ -173,6 +174,7 @@ class MemoryAccess:
     loop: int | None
     line: int
     runs: float
+    file: str = ""
 
     @property
     def bytes(self) -> float:

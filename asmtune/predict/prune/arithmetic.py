@@ -21,8 +21,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.tile.demands import Demands, Options, Typical
 from asmtune.predict.features.tile.estimate import estimate, typical_of
 from asmtune.predict.features.tile.facts import tile_facts
-from asmtune.predict.features.tile.forms import Row, TileFacts
-from asmtune.predict.features.tile.interpolate import Carried, Places, carried_over
+from asmtune.predict.features.tile.interpolate import Carried, Places, Row, TileFacts, carried_over
 from asmtune.predict.prune.front import Front, failed
 from asmtune.predict.prune.ranking import Shortlist
 from asmtune.predict.prune.rounds import WORTH_IT, Sketched

@@ -30,6 +30,7 @@ class AccessPattern:
 
     Attributes:
         line: of the source.
+        file: name of the source, of a line that is not in the kernel's own file; "" otherwise.
         kind: what the operation does.
         argument: the names of the arguments that the address may come from; "" if none is known.
         pattern: how the elements of a request lie in memory.
@@ -42,6 +43,7 @@ class AccessPattern:
     """
 
     line: int
+    file: str
     kind: Kind
     argument: str
     pattern: Pattern
@@ -68,7 +70,10 @@ class AccessPattern:
         return self.asked_bytes - self.bytes
 
     def __str__(self) -> str:
-        return f"line {self.line}: {_VERBS[self.kind]} {self.argument or 'memory'}: {self._words}"
+        where = f"{self.file} line" if self.file else "line"
+        return (
+            f"{where} {self.line}: {_VERBS[self.kind]} {self.argument or 'memory'}: {self._words}"
+        )
 
     @property
     def _words(self) -> str:
@@ -100,13 +105,13 @@ def access_patterns(profile: Profile, work: Work, target: Target) -> tuple[Acces
     """
     moved = _Moved(profile, target)
     names = {use.index: use.name for use in work.arguments}
-    found: dict[tuple[int, str, str], AccessPattern] = {}
+    found: dict[tuple[str, int, str, str], AccessPattern] = {}
     for item, tile in zip(work.accesses, accessed_tiles(work), strict=True):
         argument = ", ".join(filter(None, (names.get(place, "") for place in item.arguments)))
         pattern = moved.pattern(item, tile, argument) if item.line else None
         if pattern is not None:
-            found[item.line, item.kind, argument] = pattern
-    return tuple(sorted(found.values(), key=lambda pattern: pattern.line))
+            found[item.file, item.line, item.kind, argument] = pattern
+    return tuple(sorted(found.values(), key=lambda pattern: (pattern.file, pattern.line)))
 
 
 class _Moved:
@@ -133,7 +138,7 @@ class _Moved:
         if width is None:
             return _box(item, argument)
         by = "cp.async" if place in self._copied else ""
-        about = item.line, item.kind, argument
+        about = item.line, item.file, item.kind, argument
         if item.elements == 1:
             one: Pattern = "broadcast" if item.kind == "read" else "single"
             share = item.element_bytes / SECTOR
@@ -141,7 +146,7 @@ class _Moved:
         request = self._request(place, item.elements)
         if request is None or len(request.shape) != len(tile.strides):
             return None
-        return _pattern(item, request, tile, width, (*about, by))
+        return _pattern(item, request, tile, width, about, by)
 
     def _request(self, place: tuple[int, str], elements: int) -> Request | None:
         """Return the next request of a line; tiles of one size follow each other in both texts."""
@@ -157,7 +162,7 @@ def _box(item: MemoryAccess, argument: str) -> AccessPattern | None:
         return None
     sectors = item.elements * item.element_bytes / SECTOR
     pattern: Pattern = "gather" if item.by_index else "sequential"
-    about = item.line, item.kind, argument
+    about = item.line, item.file, item.kind, argument
     return AccessPattern(*about, pattern, 0, math.ceil(sectors), sectors, 1.0, "TMA", item.bytes)
 
 
@@ -166,9 +171,9 @@ def _pattern(
     request: Request,
     tile: AccessedTile,
     width: int,
-    about: tuple[int, Kind, str, str],
+    about: tuple[int, str, Kind, str],
+    by: str,
 ) -> AccessPattern | None:
-    line, kind, argument, by = about
     one = touched(request, tile.strides, width).within(tile.argument_bytes, tile.share)
     size = item.element_bytes
     lanes = sum(_reaches(basis, tile.strides) for basis in request.lanes)
@@ -191,7 +196,7 @@ def _pattern(
     share = used / one.sectors
     in_all = 1.0 if _is_contiguous(steps, request.shape, size) else min(1.0, share / one.fresh)
     numbers = one.sectors, used, in_all
-    return AccessPattern(line, kind, argument, pattern, stride, *numbers, by, item.bytes)
+    return AccessPattern(*about, pattern, stride, *numbers, by, item.bytes)
 
 
 def _reaches(basis: tuple[int, ...], strides: tuple[Step, ...]) -> bool:

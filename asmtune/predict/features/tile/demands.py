@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from asmtune.core.hardware.model import Target, tensor_rate
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.tile.forms import ISSUED, DotForm, Row, Structure
+from asmtune.predict.features.tile.interpolate import ISSUED, DotForm, Row, Structure
 
 _TYPES: Final = {
     "f32": "tf32",

@@ -31,7 +31,7 @@ from asmtune.predict.features.tile.demands import (
     add_pipelines,
     vector_of,
 )
-from asmtune.predict.features.tile.forms import ISSUED, Row
+from asmtune.predict.features.tile.interpolate import ISSUED, Row
 from asmtune.predict.features.tile.products import add_dots
 
 BASE: Final = 22.0

@@ -30,7 +30,7 @@ from asmtune.predict.features.sketch.values import (
     element_cost,
     is_pointwise,
 )
-from asmtune.predict.features.tile.forms import (
+from asmtune.predict.features.tile.interpolate import (
     ISSUED,
     AccessForm,
     CollectiveForm,

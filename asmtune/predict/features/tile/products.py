@@ -11,7 +11,7 @@ from asmtune.predict.features.cycles import SHARED_SHARE
 from asmtune.predict.features.profile import ROW_BYTES
 from asmtune.predict.features.sketch.registers import K_STEPS
 from asmtune.predict.features.tile.demands import Demands
-from asmtune.predict.features.tile.forms import ISSUED, DotForm, Row
+from asmtune.predict.features.tile.interpolate import ISSUED, DotForm, Row
 
 MFMA_TYPES: Final = frozenset(
     {"f16", "bf16", "f32", "f64", "i8", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ"}
