@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, target_names
-from asmtune.core.occupancy import occupancy, register_cap_for, waves
+from asmtune.core.occupancy import occupancy, register_cap_for
 
 TARGETS = st.sampled_from([load_target(name) for name in target_names()])
 WARPS = st.integers(1, 40)
@@ -128,7 +128,7 @@ def test_why_nothing_fits(
 ) -> None:
     """Where no program fits, one line says which resource and gives limit and demand."""
     found = occupancy(load_target("H200"), num_warps, registers, shared)
-    assert (found.programs_per_sm, found.active_warps, found.fraction) == (0, 0, 0.0)
+    assert (found.programs_per_sm, found.fraction) == (0, 0.0)
     assert found.limiter == limiter
     assert all(number in found.reason for number in numbers)
     assert "\n" not in found.reason
@@ -258,36 +258,5 @@ def test_bad_arguments_are_named(name: str, value: object) -> None:
     arguments = {"num_warps": 4, "registers_per_thread": 32, "shared_bytes": 0, name: value}
     with pytest.raises(InputError, match=rf"^{name} must be a whole number of at least \d, not "):
         occupancy(load_target("H200"), **arguments)  # type: ignore[arg-type]
-    for call in (lambda: register_cap_for(load_target("H200"), 1, 0), lambda: waves(1, 0, 1)):
-        with pytest.raises(InputError, match="must be a whole number of at least 1"):
-            call()
-
-
-@pytest.mark.parametrize(
-    ("total", "per_sm", "full", "tail", "idle", "count"),
-    [
-        (264, 2, 1, 0.0, 0, 1),
-        (265, 2, 1, 1 / 264, 131, 2),
-        (100, 2, 0, 100 / 264, 32, 1),
-        (400, 2, 1, 136 / 264, 0, 2),
-        (132, 1, 1, 0.0, 0, 1),
-    ],
-)
-def test_waves_by_hand(
-    total: int, per_sm: int, full: int, tail: float, idle: int, count: int
-) -> None:
-    """Full rounds, the share of the last and its idle SMs, on a device of 132."""
-    found = waves(total, per_sm, 132)
-    assert (found.full, found.idle_sms, found.count) == (full, idle, count)
-    assert found.tail_fraction == pytest.approx(tail)
-
-
-@given(st.integers(1, 10**6), st.integers(1, 32), st.integers(1, 200))
-def test_waves_account_for_every_program(total: int, per_sm: int, sms: int) -> None:
-    """Full rounds and the tail add up to the launch, and the last round is not empty."""
-    found = waves(total, per_sm, sms)
-    places = per_sm * sms
-    assert found.full * places + round(found.tail_fraction * places) == total
-    assert 0 <= found.tail_fraction < 1
-    assert 0 <= found.idle_sms < sms
-    assert (found.count - 1) * places < total <= found.count * places
+    with pytest.raises(InputError, match="programs must be a whole number of at least 1"):
+        register_cap_for(load_target("H200"), 1, 0)

@@ -21,8 +21,6 @@ _STYLE: Final = f"""<style>
 .asmtune-record th, .asmtune-record td {{ padding: 0.15em 0.7em; text-align: right;
   vertical-align: top; border-bottom: {_LINE}; }}
 .asmtune-record .word {{ text-align: left; }}
-.asmtune-record .chosen {{ font-weight: 600; background: rgba(128, 128, 128, 0.18); }}
-.asmtune-record .left-out {{ opacity: 0.8; font-style: italic; }}
 </style>"""
 
 
@@ -35,16 +33,12 @@ class HtmlTable:
         headings: the columns' titles.
         rows: cells in the columns' order.
         words: positions of the text columns; the others hold numbers.
-        chosen: positions of the highlighted rows.
-        left_out: note on rows that are not listed; "" where all are.
     """
 
     caption: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: frozenset[int] = frozenset()
-    chosen: frozenset[int] = frozenset()
-    left_out: str = ""
 
 
 def document(title: str, lines: Iterable[str], tables: Iterable[HtmlTable]) -> str:
@@ -79,13 +73,9 @@ def _table(table: HtmlTable) -> str:
     heads = (f'<th scope="col" {c}>{escaped(h)}</th>' for c, h in _pairs(classes, table.headings))
     parts = [f"<table><caption>{escaped(table.caption)}</caption>"]
     parts.append(f"<thead><tr>{''.join(heads)}</tr></thead><tbody>")
-    for place, row in enumerate(table.rows):
+    for row in table.rows:
         cells = (f"<td {c}>{escaped(cell)}</td>" for c, cell in _pairs(classes, row))
-        chosen = ' class="chosen"' if place in table.chosen else ""
-        parts.append(f"<tr{chosen}>{''.join(cells)}</tr>")
-    if table.left_out:
-        span = f'colspan="{len(table.headings)}" class="word left-out"'
-        parts.append(f"<tr><td {span}>{escaped(table.left_out)}</td></tr>")
+        parts.append(f"<tr>{''.join(cells)}</tr>")
     return "".join((*parts, "</tbody></table>"))
 
 

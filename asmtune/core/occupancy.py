@@ -1,4 +1,4 @@
-"""Occupancy: the programs that fit on an SM at once, and the rounds of a launch.
+"""Occupancy: the programs that fit on an SM at once.
 
 The arithmetic is NVIDIA's own, from `cuda_occupancy.h` in the CUDA Toolkit, which
 `cudaOccupancyMaxActiveBlocksPerMultiprocessor` agrees with. A Triton program is one
@@ -30,8 +30,7 @@ class Occupancy:
         reason: Why no program fits, with the numbers; empty if one does.
         limit_warps, limit_blocks: Programs that the warp slots and the block slots allow.
         limit_shared, limit_registers: Programs that the shared memory and the registers allow.
-        active_warps: Warps resident at once.
-        fraction: Active warps over the SM's maximum.
+        fraction: Resident warps over the SM's maximum.
     """
 
     programs_per_sm: int
@@ -41,29 +40,7 @@ class Occupancy:
     limit_blocks: int
     limit_shared: int
     limit_registers: int
-    active_warps: int
     fraction: float
-
-
-@dataclass(frozen=True, slots=True)
-class Waves:
-    """The rounds in which a grid fills a device.
-
-    Attributes:
-        full: Rounds in which every SM is full.
-        tail_fraction: Share of the places taken in the last, partial round; 0 if none is.
-        idle_sms: SMs without any program in that round. The hardware hands programs to
-            SMs in turn, so that one is idle only if there are fewer programs than SMs.
-    """
-
-    full: int
-    tail_fraction: float
-    idle_sms: int
-
-    @property
-    def count(self) -> int:
-        """Round in all, the partial one included."""
-        return self.full + (self.tail_fraction > 0)
 
 
 def occupancy(
@@ -111,7 +88,6 @@ def occupancy(
         limit_blocks=limits["blocks"],
         limit_shared=limits["shared"],
         limit_registers=limits["registers"],
-        active_warps=active_warps,
         fraction=active_warps / target.max_warps_per_sm,
     )
 
@@ -151,22 +127,6 @@ def register_cap_for(target: Target, num_warps: int, programs: int) -> int | Non
         if _register_limit(target, num_warps, cap) >= programs:
             return cap
     return None
-
-
-def waves(programs_total: int, programs_per_sm: int, sms: int) -> Waves:
-    """Compute in how many rounds a grid runs if all programs take equally long.
-
-    `programs_per_sm` are resident on one SM, as `occupancy` gives.
-
-    Raises:
-        InputError: An argument is not a whole number of at least 1.
-    """
-    _check_whole("programs_total", programs_total, 1)
-    _check_whole("programs_per_sm", programs_per_sm, 1)
-    _check_whole("sms", sms, 1)
-    places = programs_per_sm * sms
-    full, tail = divmod(programs_total, places)
-    return Waves(full, tail / places, max(0, sms - tail) if tail else 0)
 
 
 def _warp_limit(target: Target, num_warps: int) -> int:

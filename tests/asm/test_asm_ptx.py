@@ -82,51 +82,75 @@ def test_function_directives() -> None:
     assert program.threads == 128
 
 
-def test_predicates() -> None:
-    """Guards keep their negation and lose their @."""
-    program = body("@%p1 bra end;\n@!%p2 mov.b32 %r1, 0;\nend: ret;")
-    assert [item.predicate for item in program.instructions] == ["%p1", "!%p2", None]
+WAIT = "{ waitLoop:\nmbarrier.try_wait.b64 p, [a];\n@!p bra.uni waitLoop; }"
+BODIES = {
+    "guards": (
+        "@%p1 bra end;\n@!%p2 mov.b32 %r1, 0;\nend: ret;",
+        "%p1 bra|!%p2 mov.b32|ret 2,1|2|",
+    ),
+    "scopes": (f"{WAIT}\n{WAIT}\nret;", "mbarrier.try_wait.b64|!p bra.uni|" * 2 + "ret 0,1|1,2|"),
+    "outside": (
+        "{\n@%p bra done;\n{ bra.uni done; }\n}\nmov.b32 %r1, 0;\ndone:\nret;",
+        "%p bra|bra.uni|mov.b32|ret 3,1|3|3|",
+    ),
+    "a line": (
+        "{ .reg .pred p; setp.eq.s32 p, %r1, 0; L: @p bra L; } ret;",
+        "setp.eq.s32|p bra|ret 1|1,2|",
+    ),
+    "lines": (
+        "call.uni (ret0),\n\thelper, // a comment\n\t(\n\ta0,\n\ta1\n\t);\nret;",
+        "call.uni|ret ",
+    ),
+    "a table": (
+        "T: .branchtargets\n\tA,\n\tB;\nbrx.idx %r1, T;\nA: ret;\nB: trap;",
+        "brx.idx|ret|trap 1,2||",
+    ),
+    "comments": (
+        "/* bra nowhere;\n*/ mov.b32 /* x */ %r1, 0; // /* no start\nret;",
+        "mov.b32|ret ",
+    ),
+    "unknown": ("frob.sync::x.f32 %r1, %r2;\nret;", "frob.sync::x.f32|ret "),
+}
 
 
-def test_labels_resolve_to_the_innermost_scope() -> None:
-    """Two wait loops with one label name each branch to their own."""
-    text = "{ waitLoop:\nmbarrier.try_wait.b64 p, [a];\n@!p bra.uni waitLoop; }"
-    program = body(f"{text}\n{text}\nret;")
-    assert [(loop.blocks, loop.role) for loop in program.loops] == [
-        ((0,), "wait"),
-        ((1,), "wait"),
-    ]
+@pytest.mark.parametrize("name", BODIES)
+def test_statements(name: str) -> None:
+    """Guards, scopes of labels, tables and comments: instructions, and where blocks lead."""
+    text, expected = BODIES[name]
+    program = body(text)
+    items = "|".join(f"{i.predicate or ''} {i.opcode}".strip() for i in program.instructions)
+    nexts = "|".join(",".join(map(str, block.successors)) for block in program.blocks)
+    assert f"{items} {nexts}" == expected
+    lines = HEAD.count("\n") + 3
+    assert [i.line for i in program.instructions] == sorted(i.line for i in program.instructions)
+    assert all(lines <= i.line <= lines + text.count("\n") for i in program.instructions)
 
 
-def test_branch_out_of_a_scope() -> None:
-    """A label that its own scope lacks is looked for outside, before and after."""
-    program = body("{\n@%p bra done;\n{ bra.uni done; }\n}\nmov.b32 %r1, 0;\ndone:\nret;")
-    last = len(program.blocks) - 1
-    assert [block.successors for block in program.blocks] == [(last, 1), (last,), (last,), ()]
+def test_operands_on_several_lines() -> None:
+    """A call whose operands stand on lines of their own is one instruction, at its first line."""
+    call = body(BODIES["lines"][0]).instructions[0]
+    assert (call.operands, call.line) == (("(ret0)", "helper", "( a0, a1 )"), 6)
+    first = body(BODIES["comments"][0]).instructions[0]
+    assert (first.operands, first.line) == (("%r1", "0"), 7)
 
 
-def test_several_statements_on_a_line() -> None:
-    """Braces, a declaration, a label and two instructions on one line are told apart."""
-    program = body("{ .reg .pred p; setp.eq.s32 p, %r1, 0; L: @p bra L; } ret;")
-    assert [item.opcode for item in program.instructions] == ["setp.eq.s32", "bra", "ret"]
-    assert program.loops[0].latches == (1,)
-
-
-def test_statement_on_several_lines() -> None:
-    """A call whose operands stand on lines of their own is one instruction."""
-    program = body("call.uni (ret0),\n\thelper, // a comment\n\t(\n\ta0,\n\ta1\n\t);\nret;")
-    call = program.instructions[0]
-    assert call.opcode == "call.uni"
-    assert call.operands == ("(ret0)", "helper", "( a0, a1 )")
-    assert call.line == 6
-    assert len(program.blocks) == 1
-
-
-def test_branch_table() -> None:
-    """An indexed branch goes to every label of its table, and nowhere else."""
-    program = body("T: .branchtargets\n\tA,\n\tB;\nbrx.idx %r1, T;\nA: ret;\nB: trap;")
-    assert program.blocks[0].successors == (1, 2)
-    assert [block.label for block in program.blocks] == [None, "A", "B"]
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('.file 3 "a//b;c.py"\n', ""),
+        (".global .align 1 .b8 t[2] = {1, 2};\n", ""),
+        (".extern .func f\n(\n\t.param .b64 p\n)\n.noreturn;\n", ""),
+        (
+            "",
+            "\t.section\t.debug_str\n\t{\n.b8 1\n$L__x:\n\t}\n\t.section\t.debug_macinfo\t{\t}\n",
+        ),
+    ],
+)
+def test_what_stands_around_a_function(before: str, after: str) -> None:
+    """Files, tables of bytes, declarations and debug sections are no functions."""
+    listing = parse_ptx(f"{HEAD}{before}.entry k()\n{{\n\tret;\n}}\n{after}")
+    assert [(one.name, len(one.instructions)) for one in listing.programs] == [("k", 1)]
+    assert listing.files == ({3: "a//b;c.py"} if ".file" in before else {})
 
 
 def test_lines_of_inline_assembly() -> None:
@@ -146,46 +170,6 @@ def test_lines_of_inline_assembly() -> None:
         ("add.s32", 33),
         ("ret", 33),
     ]
-
-
-def test_block_comments() -> None:
-    """Comments may span lines, hide statements and stand inside them; lines still count."""
-    program = body("/* bra nowhere;\n*/ mov.b32 /* x */ %r1, 0; // /* no start\nret;")
-    assert [(item.opcode, item.line) for item in program.instructions] == [
-        ("mov.b32", 7),
-        ("ret", 8),
-    ]
-    assert program.instructions[0].operands == ("%r1", "0")
-
-
-def test_strings_are_not_comments() -> None:
-    """A path with // in a .file directive does not hide the rest."""
-    listing = parse_ptx(HEAD + '.file 3 "a//b;c.py"\n.entry k()\n{\n\tret;\n}\n')
-    assert listing.files == {3: "a//b;c.py"}
-
-
-def test_initialised_global() -> None:
-    """The braces of a table of bytes open no function."""
-    text = HEAD + ".global .align 1 .b8 t[2] = {1, 2};\n.entry k()\n{\n\tret;\n}\n"
-    assert [program.name for program in parse_ptx(text).programs] == ["k"]
-
-
-def test_declaration_without_body() -> None:
-    """A function that is only declared is not a program."""
-    text = HEAD + ".extern .func f\n(\n\t.param .b64 p\n)\n.noreturn;\n.entry k()\n{\n\tret;\n}\n"
-    assert [program.name for program in parse_ptx(text).programs] == ["k"]
-
-
-def test_debug_sections_are_passed_over() -> None:
-    """Bytes of debug sections are no instructions, and an empty section may be on a line."""
-    tail = "\t.section\t.debug_str\n\t{\n.b8 1\n$L__x:\n\t}\n\t.section\t.debug_macinfo\t{\t}\n"
-    program = parse_ptx(HEAD + ".entry k()\n{\n\tret;\n}\n" + tail).entry
-    assert len(program.instructions) == 1
-
-
-def test_unknown_opcode_is_kept() -> None:
-    """An instruction of a later PTX version is read like any other."""
-    assert body("frob.sync::x.f32 %r1, %r2;\nret;").instructions[0].opcode == "frob.sync::x.f32"
 
 
 @pytest.mark.parametrize(

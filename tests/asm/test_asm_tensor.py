@@ -20,71 +20,31 @@ def op(opcode: str, descriptor: int | None = None) -> TensorOp | None:
     return tensor_op(Instruction(0, 1, opcode, None, "", None), descriptor)
 
 
-@pytest.mark.parametrize(
-    ("opcode", "expected", "flops"),
-    [
-        (
-            "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
-            TensorOp("mma.sync", 16, 8, 16, "f16", "f16", "f32"),
-            4096,
-        ),
-        (
-            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
-            TensorOp("mma.sync", 16, 8, 8, "tf32", "tf32", "f32"),
-            2048,
-        ),
-        (
-            "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32",
-            TensorOp("mma.sync", 16, 8, 32, "s8", "s8", "s32"),
-            8192,
-        ),
-        (
-            "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32",
-            TensorOp("mma.sync", 16, 8, 32, "e4m3", "e5m2", "f32"),
-            8192,
-        ),
-        (
-            "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X"
-            ".f32.e2m1.e2m1.f32.ue8m0",
-            TensorOp("mma.sync", 16, 8, 64, "e2m1", "e2m1", "f32"),
-            16384,
-        ),
-        (
-            "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.bf16.bf16.f16",
-            TensorOp("mma.sync", 16, 8, 32, "bf16", "bf16", "f16", sparse=True),
-            8192,
-        ),
-        (
-            "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
-            TensorOp("mma.sync", 8, 8, 4, "f64", "f64", "f64"),
-            512,
-        ),
-        (
-            "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16",
-            TensorOp("wmma", 16, 16, 16, "f16", "f16", "f32"),
-            8192,
-        ),
-        (
-            "wmma.mma.sync.aligned.row.col.m8n32k16.s32.u8.u8.s32",
-            TensorOp("wmma", 8, 32, 16, "u8", "u8", "s32"),
-            8192,
-        ),
-        (
-            "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16",
-            TensorOp("wgmma", 64, 256, 16, "bf16", "bf16", "f32"),
-            524288,
-        ),
-        (
-            "wgmma.mma_async.sp.sync.aligned.m64n8k32.f16.f16.f16",
-            TensorOp("wgmma", 64, 8, 32, "f16", "f16", "f16", sparse=True),
-            32768,
-        ),
-    ],
-)
-def test_named_shapes(opcode: str, expected: TensorOp, flops: int) -> None:
+SHAPES = """
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 mma.sync 16 8 16 f16 f16 f32 - 4096
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 mma.sync 16 8 8 tf32 tf32 f32 - 2048
+mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 mma.sync 16 8 32 s8 s8 s32 - 8192
+mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 mma.sync 16 8 32 e4m3 e5m2 f32 - 8192
+mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0 \
+mma.sync 16 8 64 e2m1 e2m1 f32 - 16384
+mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.bf16.bf16.f16 \
+mma.sync 16 8 32 bf16 bf16 f16 sparse 8192
+mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 mma.sync 8 8 4 f64 f64 f64 - 512
+wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16 wmma 16 16 16 f16 f16 f32 - 8192
+wmma.mma.sync.aligned.row.col.m8n32k16.s32.u8.u8.s32 wmma 8 32 16 u8 u8 s32 - 8192
+wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 wgmma 64 256 16 bf16 bf16 f32 - 524288
+wgmma.mma_async.sp.sync.aligned.m64n8k32.f16.f16.f16 wgmma 64 8 32 f16 f16 f16 sparse 32768
+"""
+"""Opcodes, each with its unit, M, N, K, types, whether its A is sparse, and its FLOPs."""
+
+
+def test_named_shapes() -> None:
     """Shape, types and 2 m n k are read from the name."""
-    assert op(opcode) == expected
-    assert expected.flops == flops
+    for line in SHAPES.split("\n")[1:-1]:
+        opcode, kind, m, n, k, *types, sparse, flops = line.split()
+        expected = TensorOp(kind, int(m), int(n), int(k), *types, sparse=sparse == "sparse")
+        assert op(opcode) == expected
+        assert expected.flops == int(flops), line
 
 
 # Descriptors of real dumps, and synthetic ones after the PTX ISA's table.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -341,3 +342,77 @@ def test_nothing_is_copied_under_capture(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("asmtune.core.index_values.is_plain", lambda _: True)
     tensor = torch.zeros(4, dtype=I32).as_subclass(OnGpu)
     assert values_of(tensor, "") == "a CUDA graph is being captured"
+
+
+TILED = """module {{
+tt.func public @k(%t: !tt.ptr<i32> loc("t"(#loc)), %y: !tt.ptr<f32> loc("y"(#loc))) {{
+%r = tt.make_range {{end = 8 : i32, start = 0 : i32}} : tensor<8xi32>
+%p = tt.splat %t : !tt.ptr<i32> -> tensor<8x!tt.ptr<i32>>
+%q = tt.addptr %p, %r : tensor<8x!tt.ptr<i32>>, tensor<8xi32>
+%v = tt.load %q : tensor<8x!tt.ptr<i32>>
+%k = arith.constant dense<{by}> : tensor<8xi32>
+{operation}
+%m = arith.constant dense<255> : tensor<8xi32>
+%x = arith.andi %w, %m : tensor<8xi32>
+%s = "tt.reduce"(%x) <{{axis = 0 : i32}}> ({{
+^bb0(%a: i32, %b: i32):
+%c = arith.addi %a, %b : i32
+tt.reduce.return %c : i32
+}}) : (tensor<8xi32>) -> i32
+%zero = arith.constant 0 : i32
+%one = arith.constant 1 : i32
+scf.for %i = %zero to %s step %one : i32 {{
+}}
+tt.return
+}}
+}}
+#loc = loc("k.py":1:0)
+"""
+INTEGERS = st.integers(-(2**31), 2**31 - 1)
+
+
+def toward_zero(a: int, b: int) -> int:
+    """A quotient as the machine gives it."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+TILE_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "arith.addi": operator.add,
+    "arith.subi": operator.sub,
+    "arith.muli": operator.mul,
+    "arith.andi": operator.and_,
+    "arith.ori": operator.or_,
+    "arith.xori": operator.xor,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+    "arith.divsi": toward_zero,
+    "arith.remsi": lambda a, b: a - b * toward_zero(a, b),
+    "arith.divui": lambda a, b: (a % 2**32) // (b % 2**32),
+    "arith.remui": lambda a, b: (a % 2**32) % (b % 2**32),
+    "arith.minui": lambda a, b: min(a % 2**32, b % 2**32),
+    "arith.maxui": lambda a, b: max(a % 2**32, b % 2**32),
+    "arith.shli": lambda a, b: a << b,
+    "arith.shrsi": lambda a, b: a >> b,
+    "arith.shrui": lambda a, b: (a % 2**32) >> b,
+    "arith.cmpi slt,": operator.lt,
+    "arith.cmpi sge,": operator.ge,
+    "arith.cmpi ne,": operator.ne,
+    "arith.cmpi ult,": lambda a, b: a % 2**32 < b % 2**32,
+    "arith.cmpi uge,": lambda a, b: a % 2**32 >= b % 2**32,
+}
+
+
+@pytest.mark.parametrize("name", TILE_OPERATIONS)
+@settings(max_examples=12, deadline=None)
+@given(st.lists(INTEGERS, min_size=8, max_size=8), INTEGERS.filter(bool))
+def test_tiles_are_computed_as_registers_are(name: str, values: list[int], by: int) -> None:
+    """Each operation on a loaded tile, brought to a loop's bound by a sum, wraps at 32 bits."""
+    by = by % 32 if ".sh" in name else by
+    operation = f"%w = {name} %v, %k : tensor<8xi32>"
+    if "cmpi" in name:
+        operation = f"%f = {name} %v, %k : tensor<8xi32>\n"
+        operation += "%w = arith.extui %f : tensor<8xi1> to tensor<8xi32>"
+    table = torch.tensor(values, dtype=I32)
+    found = evaluated(TILED.format(by=by, operation=operation), 1, {"t": table})
+    assert found.assumptions == ()
+    assert found.loops[0].trips == sum(int(TILE_OPERATIONS[name](v, by)) & 255 for v in values)

@@ -242,8 +242,7 @@ class TuneRecord:
             MissingPackageError: pandas is not installed.
         """
         from asmtune.base.json_codec import to_json
-        from asmtune.base.pandas_frames import frame
-        from asmtune.core.records.rows import OPTION_DTYPES
+        from asmtune.core.records.rows import OPTION_DTYPES, frame
 
         attrs = {"key": to_json(self.key), "provenance": to_json(self.provenance)}
         return frame(self.rows(), {**OPTION_DTYPES, **_COLUMNS}, attrs)

@@ -62,7 +62,7 @@ class Features(Mapping[str, float]):
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        from asmtune.base.pandas_frames import series
+        from asmtune.core.records.rows import series
 
         return series(self._values, "value")
 
@@ -303,8 +303,7 @@ class PruneReport:
             MissingPackageError: pandas is not installed.
         """
         from asmtune.base.json_codec import to_json
-        from asmtune.base.pandas_frames import frame
-        from asmtune.core.records.rows import OPTION_DTYPES
+        from asmtune.core.records.rows import OPTION_DTYPES, frame
 
         facts = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
         attrs: dict[str, Any] = {name: to_json(getattr(self, name)) for name in facts}

@@ -9,9 +9,8 @@ from typing import Final
 
 from asmtune.ir.ttir.arguments import Parameter
 from asmtune.ir.ttir.mlir_types import AXIS, DENSE, ORDER
-from asmtune.ir.ttir.operations import EvaluationStep, apply
 from asmtune.ir.ttir.plan import AXES, Flow, terminator
-from asmtune.ir.ttir.scalars import constant
+from asmtune.ir.ttir.scalars import EvaluationStep, apply, constant
 from asmtune.ir.ttir.tree import Body, Node
 
 

@@ -28,9 +28,11 @@ from asmtune.ir.ttir.evaluate import (
     ProgramArguments,
     ProgramEvaluator,
 )
-from asmtune.ir.ttir.extents import Extents
 from asmtune.ir.ttir.loops import (
+    PROCESSORS,
+    LoopContext,
     apply_trip_corrections,
+    carried_state,
     describe_assumptions,
     describe_loops,
     trip_corrections,
@@ -44,10 +46,9 @@ from asmtune.ir.ttir.memory import (
     steering_loads,
 )
 from asmtune.ir.ttir.parser import parse_ttir, well_formed
-from asmtune.ir.ttir.persistent import PROCESSORS, LoopContext, carried_state
 from asmtune.ir.ttir.plan import EvaluationPlan
 from asmtune.ir.ttir.slots import ConfigSlots, SlotFinder
-from asmtune.ir.ttir.strides import Strides
+from asmtune.ir.ttir.strides import Extents, Strides
 from asmtune.ir.ttir.tree import Node, build_tree
 from asmtune.ir.ttir.work import ArgumentUse, DotWork, MemoryAccess, SteeringArgument, Work
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Final
 
-from asmtune.ir.ttir.operations import TILES, EvaluationStep, Evaluator, evaluator
 from asmtune.ir.ttir.parser import PARTITION, SPECIALIZE
-from asmtune.ir.ttir.scalars import constant
+from asmtune.ir.ttir.scalars import TILES, EvaluationStep, Evaluator, constant, evaluator
 from asmtune.ir.ttir.tree import RETURNS, Body, Node, Tree
 
 CONTROL: Final = frozenset({"scf.for", "scf.if", "scf.while", "tt.call", "default", PARTITION})

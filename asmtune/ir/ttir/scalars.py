@@ -1,7 +1,8 @@
-"""Scalar operations of `arith` and `math` on known values, as the machine computes them.
+"""Scalar operations of `arith` and `math`, as the machine computes them.
 
 Integers are Python's, wrapped to their type's width and signed, except booleans (i1),
-which are 0 or 1. Floats are rounded to their type where Python can.
+which are 0 or 1. Floats are rounded to their type where Python can. `apply` evaluates one
+operation of the tree on known values.
 
 After MLIR's "arith" and "math" dialect references.
 """
@@ -15,6 +16,9 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from asmtune.ir.ttir.mlir_types import ValueType
+from asmtune.ir.ttir.tree import Node
 
 Number = int | float
 _PACKS: Final = {"f16": "e", "f32": "f"}
@@ -223,3 +227,114 @@ def compare_floats(text: str, a: float, b: float) -> int:
     if unordered:
         return int(predicate[0] == "u")
     return int(_COMPARE[predicate[1:]](a, b))
+
+
+_SAME: Final = frozenset({"arith.bitcast", "tt.bitcast"})
+_KNOWN: Final = frozenset({"tt.bitcast", "tt.fp_to_fp", "tt.mulhiui"})
+
+MOVES: Final = frozenset(
+    {"tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"}
+)
+TILES: Final = MOVES | {"tt.addptr", "tt.load", "tt.reduce", "tt.scan", "tt.bitcast"}
+"""Operations that are computed as well where what they are loaded from is known."""
+
+Evaluator = Callable[[list[Value]], Value]
+
+
+@dataclass(slots=True)
+class EvaluationStep:
+    """A node to evaluate.
+
+    `kind` and `operand` are the types of its result and first operand, None for control operations;
+    `run` computes the result from the list of all values.
+    """
+
+    node: Node
+    kind: ValueType | None = None
+    operand: ValueType | None = None
+    run: Evaluator | None = None
+
+
+def evaluator(step: EvaluationStep) -> Evaluator:
+    """Return a function that computes a step's result from all values."""
+    operands = step.node.operands
+    return lambda values: apply(step, [values[operand] for operand in operands])
+
+
+def apply(step: EvaluationStep, operands: list[Value]) -> Value:
+    """Return the result of an operation on known values, or why it is unknown."""
+    node, kind = step.node, step.kind
+    line = node.operation.line
+    known = not node.name.startswith("tt.") or node.name in FLOATS or node.name in _KNOWN
+    if kind is None or kind.is_tensor or kind.addresses or not known:
+        return Unknown(_reason(node.name), line)
+    if node.name == "arith.select":
+        return _select(operands)
+    for operand in operands:
+        if isinstance(operand, Unknown):
+            return operand
+    convert = _CONVERSIONS.get(node.name)
+    try:
+        if convert is not None and step.operand is not None:
+            result = convert(operands[0], step.operand.bits, kind.bits)
+            return round_to(result, kind.element) if isinstance(result, float) else result
+        return _arithmetic(step, operands, kind.bits, kind.element)
+    except (ArithmeticError, ValueError, IndexError, TypeError) as error:
+        return Unknown(f"{node.name}: {error}", line)
+
+
+def _arithmetic(step: EvaluationStep, operands: list[Value], bits: int, element: str) -> Value:
+    node = step.node
+    name = node.name
+    a = operands[0]
+    if name in SIGNED or name in UNSIGNED:
+        return integer(name, int(a), int(operands[1]), bits)  # type: ignore[arg-type]
+    if name in FLOATS:
+        return round_to(FLOATS[name](*operands), element)
+    source = step.operand.bits if step.operand is not None else 32
+    if name == "arith.cmpi":
+        return compare_integers(node.text, int(a), int(operands[1]), source)  # type: ignore[arg-type]
+    if name == "arith.cmpf":
+        return compare_floats(node.text, float(a), float(operands[1]))  # type: ignore[arg-type]
+    if name in _SAME and step.operand is not None and step.operand.element == element:
+        return a
+    if name.startswith("arith.index_cast"):
+        return wrap(int(a), bits)  # type: ignore[arg-type]
+    return Unknown(_reason(name), node.operation.line)
+
+
+def _select(operands: list[Value]) -> Value:
+    condition, first, second = operands
+    if isinstance(condition, Unknown):
+        return first if first == second else condition
+    return first if condition else second
+
+
+def _reason(name: str) -> str:
+    if name == "tt.load" or name.startswith("tt.descriptor"):
+        return "loaded from memory"
+    if name.startswith("tt.atomic"):
+        return "the result of an atomic operation"
+    return f"computed by {name}"
+
+
+def _truncate(value: float, bits: int) -> int:
+    if math.isnan(value) or math.isinf(value):
+        raise ValueError("no integer")
+    return wrap(int(value), bits)
+
+
+# Each takes the value, the bits of its type and those of the result's.
+_CONVERSIONS: Final[Mapping[str, Callable[..., Value]]] = {
+    "arith.extsi": lambda value, bits, _: signed(value, bits),
+    "arith.extui": lambda value, bits, _: unsigned(value, bits),
+    "arith.trunci": lambda value, _, bits: wrap(value, bits),
+    "arith.sitofp": lambda value, bits, _: float(signed(value, bits)),
+    "arith.uitofp": lambda value, bits, _: float(unsigned(value, bits)),
+    "arith.fptosi": lambda value, _, bits: _truncate(value, bits),
+    "arith.fptoui": lambda value, _, bits: _truncate(value, bits),
+    "arith.extf": lambda value, *_: value,
+    "arith.truncf": lambda value, *_: value,
+    "tt.fp_to_fp": lambda value, *_: value,
+    "math.absi": lambda value, _, bits: wrap(abs(value), bits),
+}

@@ -16,8 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.ir.ttir.mlir_types import AXIS, DENSE, ORDER, ValueType
-from asmtune.ir.ttir.operations import MOVES, TILES, EvaluationStep, Evaluator, apply
-from asmtune.ir.ttir.scalars import Unknown, constant
+from asmtune.ir.ttir.scalars import (
+    MOVES,
+    TILES,
+    EvaluationStep,
+    Evaluator,
+    Unknown,
+    apply,
+    constant,
+)
 from asmtune.ir.ttir.tree import Node, Tree
 
 Integers = NDArray[np.int64]

@@ -25,7 +25,6 @@ from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
-from asmtune.ir.ttir.costs import Dot
 from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
@@ -67,9 +66,11 @@ class Judge:
 
     def refusal(self, config: Config, request: LowerRequest) -> Failure | None:
         """Apply the rules that need the IR; return the first broken one, or None."""
+        candidate = Candidate(config, self._target)
         # Gluon's kernels choose their tensor instructions themselves.
-        dots = () if request.gluon else self._dots(request.ttir)
-        candidate = Candidate(config, self._target, dots)
+        with suppress(ParseError):
+            dots = () if request.gluon else self._kernel(request.ttir).dots
+            candidate = Candidate(config, self._target, dots)
         broken = broken_rules(candidate, "ir", hard=True)
         return Failure("rules", broken[0].rule, broken[0].text) if broken else None
 
@@ -132,11 +133,6 @@ class Judge:
             processors=self._target.sms,
             read_table=self._problem.index_table,
         )
-
-    def _dots(self, ttir: str) -> tuple[Dot, ...]:
-        with suppress(ParseError):
-            return self._kernel(ttir).dots
-        return ()
 
     def _kernel(self, ttir: str) -> Kernel:
         if ttir not in self._kernels:
