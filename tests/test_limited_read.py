@@ -25,7 +25,7 @@ from asmtune.report.documents import read_reports
 from asmtune.runtime.recording.key_file import read_key_file
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
-from asmtune.workshop.exports.command import _read as read_import
+from asmtune.workshop.exports.command import _read_seeds as read_import
 from asmtune.workshop.regression.history import read_history
 from asmtune.workshop.regression.run import read_run
 
