@@ -254,7 +254,8 @@ def import_configs(
     importing the file again adds the rest.
     """
     mapping = MoeMap.parse(names or ())
-    hints = [file for file in files if as_seeds or _has_configs_alone(file)]
+    # Files of Python and of fused_moe, which are named so, have no timings.
+    hints = [f for f in files if as_seeds or f.suffix == ".py" or f.name.startswith("E=")]
     entries = [entry for file in hints for entry in _read_seeds(file, kernel, mapping)]
     whole = [file for file in files if file not in hints]
     count, said = 0, []
@@ -267,11 +268,6 @@ def import_configs(
         said.append(f"{seeds} seeds of {kernels} kernels")
         count += seeds
     _print_count("imported", count, as_json, " and ".join(said))
-
-
-def _has_configs_alone(file: Path) -> bool:
-    """Tell by its name whether a file has configs without timings: of Python, or of fused_moe."""
-    return file.suffix == ".py" or file.name.startswith("E=")
 
 
 def _import_records(file: Path, where: str | None) -> int:

@@ -199,7 +199,7 @@ def test_command(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     kernel, output = tmp_path / "mine.py", tmp_path / name
     kernel.write_text(KERNEL)
-    command = importlib.import_module("asmtune.workshop.replay.collect_command")
+    command = importlib.import_module("asmtune.workshop.replay.command")
     command.collect([str(kernel)], output, 1e9)
     oracle = load_oracle(output)
     assert oracle.device == "NVIDIA H200"
@@ -238,16 +238,14 @@ def test_untimed_tasks_stay_out_of_the_file(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
     kernel, output = tmp_path / "spoilt.py", tmp_path / "found.json"
     kernel.write_text(KERNEL)
-    importlib.import_module("asmtune.workshop.replay.collect_command").collect(
-        [str(kernel)], output, 1e9
-    )
+    importlib.import_module("asmtune.workshop.replay.command").collect([str(kernel)], output, 1e9)
     assert [task.shape["n"] for task in load_oracle(output).tasks] == [8192]
     assert "n=4096 fp16: 0 timed, 2 not, none timed" in capsys.readouterr().err
 
 
 def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU, or on one that no target describes, the command says so and writes nothing."""
-    command = importlib.import_module("asmtune.workshop.replay.collect_command")
+    command = importlib.import_module("asmtune.workshop.replay.command")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(MeasureError, match="collect needs a CUDA GPU"):
         command.collect(["tiled_matmul"], tmp_path / "x.json", 1.0)

@@ -119,7 +119,7 @@ def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
 def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command writes a file that loads, and prints the table where it is asked for."""
     output = tmp_path / "rows.npz"
-    command = ["train", str(more_timings), "--kernels", str(DATA / "kernels")]
+    command = ["model", "train", str(more_timings), "--kernels", str(DATA / "kernels")]
     assert run([*command, "--output", str(output)]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -153,7 +153,16 @@ def test_other_kinds(
         (tmp_path / f"{kernel}.json").write_text(json.dumps({**document, "tasks": tasks}))
     likely, other = str(tmp_path / "barriers.json"), str(tmp_path / "returns.json")
     errors, kernels = tmp_path / "error.json", ["--kernels", str(DATA / "kernels")]
-    command = ["train", likely, other, *kernels, *kernels, "--output", str(tmp_path / "rows.npz")]
+    command = [
+        "model",
+        "train",
+        likely,
+        other,
+        *kernels,
+        *kernels,
+        "--output",
+        str(tmp_path / "rows.npz"),
+    ]
     assert run([*command, "--error", str(errors), "--unlike", other]) == 0
     made = Errors.load(errors)
     assert made.provenance["unlike"] == ["returns"]
@@ -171,7 +180,7 @@ def test_unlike_is_one_of_the_files(
 ) -> None:
     """--unlike without --error, or of another file, is refused before anything is compiled."""
     output = ["--kernels", str(DATA / "kernels"), "--output", str(tmp_path / "rows.npz")]
-    command = ["train", str(more_timings), *output, "--unlike"]
+    command = ["model", "train", str(more_timings), *output, "--unlike"]
     assert run([*command, str(more_timings)]) == 2
     assert "--unlike weighs kernels of the error" in capsys.readouterr().err
     assert run([*command, "other.json", "--error", str(tmp_path / "error.json")]) == 2
