@@ -27,7 +27,6 @@ from asmtune.base.trust import is_news, trusted_file
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import places
 from asmtune.store.database import Store
-from asmtune.store.faults import translated
 from asmtune.store.lease import (
     GuardedCall,
     LeaseIntervals,
@@ -37,6 +36,7 @@ from asmtune.store.lease import (
     acquire_lease,
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
+from asmtune.store.places import translated
 from asmtune.store.shipped import store_exists
 from asmtune.store.sqlite_file import BESIDE, OwnThreadError
 
@@ -126,8 +126,6 @@ class SafeStore:
     save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
     find_prediction = _guarded(Store.find_prediction, lambda: None)
     save_prediction = _guarded(Store.save_prediction, lambda: None, "writes")
-    examples = _guarded(Store.examples, list)
-    save_examples = _guarded(Store.save_examples, lambda: None, "writes")
 
     def lease(
         self,

@@ -148,7 +148,7 @@ def test_a_prediction_is_no_record(host: Host, tmp_path: Any) -> None:
     assert interchange.read(tmp_path / "out.json") == ()
     assert described(host.resolver().resolve(miss())) == ("tuned", True, support.BEST)
     with store(host) as opened:
-        assert opened.predictions() == []
+        assert list(opened.predictions()) == []
         assert [found.winner for found in opened.records()] == [support.BEST]
     found = host.resolver(on_miss="predict").resolve(miss())
     assert described(found) == ("known", True, support.BEST)
@@ -249,7 +249,7 @@ def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.Monk
     monkeypatch.setattr(misses, "HOST_LAUNCH_US", LEAST_US)
     assert host.resolver(small="auto").resolve(miss()).how == "tuned"
     with store(host) as opened:
-        assert opened.predictions() == []
+        assert list(opened.predictions()) == []
 
 
 @pytest.mark.slow
