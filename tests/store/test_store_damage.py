@@ -21,7 +21,7 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange, records, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.lease import Claim, LeaseIntervals, LeaseRequest
+from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
 
@@ -38,7 +38,7 @@ def fill(path: Path) -> Path:
         store.save_outcomes(
             UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures
         )
-        Claim(LeaseRequest(UNFINISHED.key, PROVENANCE)).take(store)
+        Claim(UNFINISHED.key, PROVENANCE).take(store)
     return path
 
 
@@ -76,7 +76,7 @@ def use(store: Store) -> None:
     for key in (RECORDS[6].key, UNFINISHED.key):
         store.earlier_outcomes(key, PROVENANCE)
         store.save_outcomes(key, PROVENANCE, UNFINISHED.measurements)
-    claim = Claim(LeaseRequest(UNFINISHED.key, PROVENANCE))
+    claim = Claim(UNFINISHED.key, PROVENANCE)
     claim.read(store)
     claim.take(store)
     claim.beat(store)
