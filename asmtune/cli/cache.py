@@ -104,7 +104,7 @@ def _listed(
         for run in store.unfinished(kernel, device):
             counts = (run.date, run.timed, run.failed)
             yield record_row("unfinished", RecordSummary.at(run.key, None, *counts))
-        for one in store.stream_predictions(kernel, device):
+        for one in store.predictions(kernel, device):
             facts = (one.config.to_dict(), one.provenance.date)
             yield record_row("predicted", RecordSummary.at(one.key, *facts))
     for record in shipped_records():

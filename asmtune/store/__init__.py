@@ -7,17 +7,16 @@ A lookup asks two layers, in this order:
 
 Data flows from a key to a record and back. A new process first reads one row without SQLAlchemy
 (fast_lookup). Launches and tuning use the user's store as a `SafeStore`, which warns and never
-raises (safe_store). It also holds the outcomes of runs that have not ended, the predictions that
-nobody has timed and the training rows of runs, and lets one process tune a key while others wait
-(lease). `Store` runs each call in a transaction (transactions) over rows that carry a seal (rows,
-tables), in a file that is known to be ours and is never held open over a fork (sqlite_file), and
-tells what is wrong in one line (faults). Records are read in batches (record_reader, records), and
-parsed when the transaction is over. `neighbours` sorts the records that may serve another key,
-of another shape or device, and `key_index` finds the nearest of many. `lookup` holds the answers
-and the rules of validity, `codec` the JSON form of records, `trace` the events of one tuning run.
-Exports in Python (python_files) have dtypes and tuples as values (literals).
+raises (safe_store). It also holds the outcomes of runs that have not ended and the predictions
+that nobody has timed, and lets one process tune a key while others wait (lease). `Store` runs each
+call in a transaction (transactions) over rows that carry a seal (rows, tables), in a file that is
+known to be ours and is never held open over a fork (sqlite_file), and says what is wrong in one
+line (places). Rows are read in batches (records), and parsed when the transaction is over.
+`neighbours` finds and sorts the records that may serve another key, of another shape or device.
+`lookup` holds the answers and the rules of validity, `codec` the JSON form of records, `trace` the
+events of one tuning run.
 
-Nothing loaded from either layer can execute: both hold JSON, and training rows are numbers.
+Nothing loaded from either layer can execute: both hold JSON.
 SQLAlchemy is loaded on first use of `database`; the shipped layer, `fast_lookup` and `trace` need
 none of it.
 """

@@ -7,69 +7,21 @@ nulls, so that loading it can execute nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from operator import itemgetter
 from typing import Any, Final
 
 from asmtune.base import json_codec
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import JsonCodec
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
-
-
-@dataclass(frozen=True)
-class Head:
-    """The part of a record that a launch needs: all but its timings."""
-
-    key: TuneKey
-    winner: Config
-    provenance: Provenance
-
-
-def head_of(row: Mapping[str, Any], where: str) -> Head:
-    """Read the head in a row of `keys` or `predictions`.
-
-    Raises:
-        InputError: a column is malformed; names it.
-    """
-    names = ("shape", "dtypes", "winner")
-    parsed = {name: json_codec.json_of(row[name], f"{where}.{name}") for name in names}
-    value = {
-        "winner": parsed.pop("winner"),
-        "key": {**parsed, "kernel": row["kernel"], "device": row["device"]},
-        "provenance": {name: row[name] for name in PROVENANCE_FIELDS},
-    }
-    return head_from_json(value, where)
-
-
-def head_to_json(head: Head) -> dict[str, Any]:
-    """Convert a head to JSON values; the inverse of `head_from_json`."""
-    return {
-        "key": key_to_json(head.key),
-        "winner": head.winner.to_dict(),
-        "provenance": dict(vars(head.provenance)),
-    }
-
-
-def head_from_json(value: Mapping[str, Any], where: str) -> Head:
-    """Read a head from JSON values.
-
-    Raises:
-        InputError: as `record_from_json`.
-    """
-    return _CODEC.read(Head, value, where)
-
-
-def head_seal(head: Head, *more: Any) -> str:
-    """Return the digest of a head and of other JSON values, to notice later if one changed."""
-    return digest(canonical([head_to_json(head), *more]))
 
 
 def key_digest(key: TuneKey) -> str:
@@ -80,6 +32,23 @@ def key_digest(key: TuneKey) -> str:
 _TEXTS: Final = ("kernel", "device", *sorted(PROVENANCE_FIELDS))
 _texts: Final = itemgetter(*_TEXTS)
 _MADE: Final = f"{{{','.join(f'{canonical(name)}:%s' for name in _TEXTS[2:])}}}"
+
+
+def head_columns(record: TuneRecord) -> dict[str, Any]:
+    """Return the columns of a record's head: all that a launch needs, its timings left out."""
+    winner = {"winner": canonical(record.winner.to_dict())}
+    return {**key_columns(record.key), **winner, **vars(record.provenance)}
+
+
+def key_columns(key: TuneKey) -> dict[str, Any]:
+    """Return the columns that tell a row's key."""
+    return {
+        "digest": key_digest(key),
+        "kernel": key.kernel,
+        "shape": canonical(dict(key.shape)),
+        "dtypes": canonical(dict(key.dtypes)),
+        "device": key.device,
+    }
 
 
 def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
@@ -98,6 +67,45 @@ def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
     shape, dtypes = row["shape"], row["dtypes"]
     key = f'{{"device":{device},"dtypes":{dtypes},"kernel":{kernel},"shape":{shape}}}'
     return {"key": key, "provenance": _MADE % tuple(made), "winner": row["winner"]}
+
+
+def head_seal(fields: Mapping[str, str], beside: Any) -> str:
+    """Return the digest of a head's fields and of a JSON value that the row holds beside them."""
+    return digest(_head_text(fields, beside))
+
+
+def _head_text(fields: Mapping[str, str], beside: Any) -> str:
+    of_key, made, winner = fields["key"], fields["provenance"], fields["winner"]
+    return f'[{{"key":{of_key},"provenance":{made},"winner":{winner}}},{canonical(beside)}]'
+
+
+def sealed_fields(row: Mapping[str, Any], seal: Any, beside: Any) -> dict[str, str]:
+    """Return `head_fields` of a row that matches its seal and the digest of its key.
+
+    Raises:
+        InputError: a value has changed since they were written.
+    """
+    fields = head_fields(row)
+    check_seal(seal, _head_text(fields, beside))
+    if row["digest"] != digest(fields["key"]):
+        raise InputError("its key does not match its digest")
+    return fields
+
+
+def check_seal(seal: Any, sealed: str) -> None:
+    """Check a text against its digest.
+
+    Raises:
+        InputError: one of them has changed.
+    """
+    if not sealed.isascii() or seal != digest(sealed):
+        raise InputError("its values do not match its seal")
+
+
+def read_head(fields: Mapping[str, str]) -> TuneRecord:
+    """Read the fields of a head, as `sealed_fields` gives them, as a record without timings."""
+    value = {name: json_codec.json_of(text, f"row.{name}") for name, text in fields.items()}
+    return record_from_json({**value, "measurements": [], "failures": []}, "row")
 
 
 def config_text(config: Config) -> str:
@@ -123,7 +131,9 @@ def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, A
         samples: "exact", "rounded" (to 1 ns) or "none".
     """
     return {
-        **head_to_json(Head(record.key, record.winner, record.provenance)),
+        "key": key_to_json(record.key),
+        "winner": record.winner.to_dict(),
+        "provenance": dict(vars(record.provenance)),
         "measurements": [measurement_to_json(m, samples) for m in record.measurements],
         "failures": [failure_to_json(config, failure) for config, failure in record.failures],
     }

@@ -3,45 +3,57 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, true
+from sqlalchemy import ColumnElement, Connection, insert, true
 
+from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import records, rows, tables, transactions
-from asmtune.store.faults import DamagedStoreError
+from asmtune.store import records, rows, transactions
 from asmtune.store.lookup import (
     EarlierOutcomes,
-    StoredExamples,
+    RecordSummary,
     StoredPrediction,
-    StoredTrial,
     StoreFinding,
+    StoreLookup,
     StoreWarning,
     UnfinishedRun,
     differences,
+    judge,
     merge_outcomes,
     unfinished_runs,
 )
-from asmtune.store.record_reader import RecordReader, of_key
-from asmtune.store.rows import LoadedRow
-from asmtune.store.transactions import Database, OnCorrupt, OpenMode
+from asmtune.store.neighbours import KeyIndex
+from asmtune.store.places import DamagedStoreError
+from asmtune.store.records import Change, Reading
+from asmtune.store.rows import LoadedRow, matching, of_key
+from asmtune.store.tables import keys, predictions, trials
+from asmtune.store.transactions import Database, OnCorrupt
 
 _T = TypeVar("_T")
 
 
-class Store(RecordReader):
+class Store:
     """Tune records by key, and what is known of keys that have none; made with `Store.open`.
 
-    Several processes and threads may use one at a time; each call is one transaction. SQLite's
-    write-ahead log needs shared memory: a file on a network file system must not be used from
-    two hosts at once. Hosts share a store by PostgreSQL.
+    Several processes and threads may use one at a time; each call is one transaction, or reads a
+    batch in each. SQLite's write-ahead log needs shared memory: a file on a network file system
+    must not be used from two hosts at once. Hosts share a store by PostgreSQL.
+
+    Every method raises `StoreError` where the store cannot be read or written. Where it was opened
+    with `on_corrupt="set_aside"`, damaged rows are deleted with a `StoreWarning`. Otherwise they
+    stay, and reading a damaged record raises `StoreError` too.
     """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._indexes: dict[str, KeyIndex] = {}
 
     @classmethod
     def open(
@@ -55,25 +67,15 @@ class Store(RecordReader):
 
         Args:
             where: path of an SQLite file, or a URL such as `postgresql://user@host/name`.
-            on_corrupt: see `OpenMode`.
-            patience_s: see `OpenMode`.
+            on_corrupt: see `Database`.
+            patience_s: see `Database`.
 
         Raises:
             InputError: the URL names no database driver that is installed.
             StoreError: the store cannot be read or made, or a newer asmtune has written it.
         """
-        database = Database.at(where, OpenMode(on_corrupt=on_corrupt, patience_s=patience_s))
-        is_file = database.path is not None
-
-        def ready(connection: Connection) -> bool:
-            return tables.are_present(connection, database.place, is_file=is_file)
-
-        def make(connection: Connection) -> None:
-            if not ready(connection):  # another process may have been faster
-                tables.create(connection)
-
-        if not database.transact(ready):
-            database.transact(make, writes=True)
+        database = Database.at(where, on_corrupt, patience_s)
+        database.ready()
         return cls(database)
 
     def close(self) -> None:
@@ -85,6 +87,129 @@ class Store(RecordReader):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def place(self) -> str:
+        """Name the store in messages; holds no password."""
+        return self._database.place
+
+    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
+        """Run `work` in a transaction; only for modules of this package."""
+        return self._database.transact(work, writes=writes)
+
+    def find(self, key: TuneKey) -> TuneRecord | None:
+        """Return the record of a key, valid or stale."""
+        return next(iter(self._sound(records.WHOLE, self._load(key))), None)
+
+    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
+        """Look up a key's record and judge it against how the key would be tuned now.
+
+        A damaged record gives "corrupt", and raises nothing.
+        """
+        for loaded in self._load(key):
+            if loaded.value is not None:
+                return judge(loaded.value, expected, "store")
+            self._set_aside(records.WHOLE, [loaded])
+            return StoreLookup("corrupt", detail=loaded.problem)
+        return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
+
+    def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
+        """List all records, or those of a kernel, a device or both; by kernel and device."""
+        return list(self.stream(kernel, device))
+
+    def stream(self, kernel: str | None = None, device: str | None = None) -> Iterator[TuneRecord]:
+        """Yield what `records` lists, of which a batch is in memory."""
+        return self._select(records.WHOLE, matching(keys, kernel, device))
+
+    def heads(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
+        """List records as `records` does, without timings and failures."""
+        return list(self._select(records.HEADS, matching(keys, kernel, device)))
+
+    def summaries(
+        self, kernel: str | None = None, device: str | None = None
+    ) -> Iterator[RecordSummary]:
+        """Yield what is in the store as `stream` does, with counts in place of the timings."""
+        return self._select(records.SUMMARIES, matching(keys, kernel, device))
+
+    def by_digest(self, prefix: str) -> list[TuneRecord]:
+        """List the records whose key digest starts with some hex digits."""
+        condition = keys.c.digest.startswith(prefix, autoescape=True)
+        return list(self._select(records.WHOLE, condition))
+
+    def near(self, key: TuneKey, now: Provenance | None = None) -> list[TuneRecord]:
+        """List the records nearest to a key, some of each device, in no order; without samples.
+
+        Args:
+            key: the key; its own record may be among them.
+            now: how the key would be tuned; where given, records are those that `KeyIndex.nearest`
+                says, and have no timings, but where their winner is an alternative.
+        """
+        if now is None:
+            return self._nearest(records.UNSAMPLED, key, now)
+        heads = self._nearest(records.HEADS, key, now)
+        found = (h if h.winner.alternative is None else self.find(h.key) for h in heads)
+        return [record for record in found if record is not None]
+
+    def _nearest(self, reading: Reading[_T], key: TuneKey, now: Provenance | None) -> list[_T]:
+        index = self._indexes.get(key.kernel, KeyIndex())
+
+        def work(connection: Connection) -> Change | Sequence[Any]:
+            nonlocal index
+            change = records.behind(connection, key.kernel, index)
+            if change.rows:
+                return change
+            index = change.known
+            return reading.fetch(connection, keys.c.id.in_(index.nearest(key, now)))
+
+        while isinstance(found := self.transact(work), Change):
+            index = found.known.having(found.rows)
+        self._indexes[key.kernel] = index
+        return self._sound(reading, map(reading.parse, found))
+
+    def _load(self, key: TuneKey) -> list[LoadedRow[TuneRecord]]:
+        fetched = self.transact(partial(records.fetch, condition=of_key(keys, key)))
+        return list(map(records.parse, fetched))
+
+    def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
+        for batch in self._batches(reading, condition, self._database.transact):
+            yield from self._sound(reading, batch)  # nothing of a batch with a damaged record
+
+    @staticmethod
+    def _batches(
+        reading: Reading[_T], condition: ColumnElement[bool], run: Callable[..., Any]
+    ) -> Iterator[list[LoadedRow[_T]]]:
+        """Read rows in batches, each in a transaction of its own, and parse them between those."""
+        found = run(partial(records.handles, table=reading.table, condition=condition))
+        for start in range(0, len(found), reading.most):
+            batch = found[start : start + reading.most]
+            yield list(map(reading.parse, run(partial(reading.read, batch))))
+
+    def _sound(self, reading: Reading[_T], read: Iterable[LoadedRow[_T]]) -> list[_T]:
+        """Return the values of rows; set damaged ones aside, or raise where one is a record."""
+        rows_read = list(read)
+        damaged = [row for row in rows_read if row.value is None]
+        if damaged and reading.table is keys and not self._database.sets_aside:
+            first = damaged[0]
+            raise StoreError(
+                f"store {self.place}: record {first.place} is damaged ({first.problem}); `asmtune "
+                f"cache verify` lists such, `asmtune cache clear --kernel {first.row.kernel!a} "
+                "--yes` deletes the kernel's records"
+            )
+        self._set_aside(reading, damaged)
+        return [row.value for row in rows_read if row.value is not None]
+
+    def _set_aside(self, reading: Reading[_T], damaged: Sequence[LoadedRow[_T]]) -> None:
+        if not damaged or not self._database.sets_aside:
+            return
+        condition = reading.own.in_([row.id for row in damaged])
+        self.transact(lambda c: rows.delete_rows(c, reading.table, condition), writes=True)
+        warnings.warn(
+            f"store {self.place}: {len(damaged)} damaged rows of {reading.table.name}, such as "
+            f"{damaged[0].place} ({damaged[0].problem}), have been deleted; what they held will be "
+            "measured again",
+            StoreWarning,
+            stacklevel=3,
+        )
 
     def save(self, record: TuneRecord) -> None:
         """Save a record in place of an older one of the same key, all of it or nothing.
@@ -113,8 +238,7 @@ class Store(RecordReader):
             InputError: as `save`.
             StoreError: as `save`.
         """
-        left, prepared = iter(saved), partial(records.prepare, checked=checked)
-        while batch := [*map(prepared, islice(left, records.BATCH))]:
+        for batch in records.prepared_batches(saved, checked=checked):
             self.transact(partial(records.put, batch=batch), writes=True)
             yield len(batch)
 
@@ -135,27 +259,24 @@ class Store(RecordReader):
 
         def write(connection: Connection) -> TuneRecord:
             stored = records.valid(connection, record.key, record.provenance)
-            if stored is not None and stored.value is not None and stored.id != replaced:
-                _forget(connection, record.key)
-                return stored.value
-            records.put(connection, rows_of)
-            return record
+            if stored is None or stored.value is None or stored.id == replaced:
+                records.put(connection, rows_of)
+                return record
+            for table in (trials, predictions):
+                rows.delete_rows(connection, table, of_key(table, record.key))
+            return stored.value
 
         return self.transact(write, writes=True)
 
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Delete all records, or those of a kernel, a device or both, and count them.
 
-        Outcomes of unfinished runs, predictions and training rows go with them.
-
-        Raises:
-            StoreError: the store cannot be written.
+        Outcomes of unfinished runs and predictions go with them.
         """
-        for table in (tables.trials, tables.predictions, tables.examples):
-            condition = rows.matching(table, kernel, device)
+        for table in (trials, predictions):
+            condition = matching(table, kernel, device)
             self.transact(partial(rows.delete_rows, table=table, condition=condition), writes=True)
-        keys, count = tables.keys, 0
-        some = partial(rows.delete_some, table=keys, condition=rows.matching(keys, kernel, device))
+        count, some = 0, partial(rows.delete_some, condition=matching(keys, kernel, device))
         while deleted := self.transact(some, writes=True):
             count += deleted
         return count
@@ -167,13 +288,19 @@ class Store(RecordReader):
             StoreError: the store cannot be read for a reason other than damage.
         """
         once = self._database.once
+        readings: tuple[Reading[Any], ...] = (
+            records.WHOLE,
+            records.PREDICTIONS,
+            records.TRIALS,
+        )
         try:
-            file = once(records.find_file_damage)
-            batches = self._batches(records.WHOLE, true(), once)
-            found = [*filter(None, map(records.finding, chain.from_iterable(batches)))]
-            return [*file, *found, *once(partial(records.find_damage, is_sound=not file))]
+            found = once(records.find_file_damage)
+            for reading in readings:
+                read = chain.from_iterable(self._batches(reading, true(), once))
+                found += filter(None, map(records.finding, read))
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
+        return found
 
     def save_outcomes(
         self,
@@ -188,45 +315,25 @@ class Store(RecordReader):
             InputError: as `save`.
             StoreError: as `save`.
         """
-        new = rows.trial_rows(key, provenance, measurements, failures)
-        if new:
-            self.transact(lambda connection: rows.put_trials(connection, new), writes=True)
+        if new := rows.trial_rows(key, provenance, measurements, failures):
+            self.transact(lambda c: c.execute(insert(trials), new).close(), writes=True)
 
     def earlier_outcomes(self, key: TuneKey, expected: Provenance) -> EarlierOutcomes:
         """Return the outcomes of earlier runs of a key that are valid for `expected`.
 
         They come from runs that have not ended, with the same source and Triton
         (major.minor), and from the key's record where only its space differs. The newest
-        outcome of a config counts. A damaged row is left out; it is deleted, with one
-        `StoreWarning`, where the store was opened with `on_corrupt="set_aside"`.
-
-        Raises:
-            StoreError: the store cannot be read.
+        outcome of a config counts. A damaged row is left out.
         """
-        loaded = list(self._trials(of_key(tables.trials, key)))
-        self._set_trials_aside([row for row in loaded if row.value is None])
-        return merge_outcomes(
-            (row.value for row in self._load(key) if row.value is not None),
-            (row.value for row in loaded if row.value is not None),
-            expected,
-        )
+        outcomes = list(self._select(records.TRIALS, of_key(trials, key)))
+        stored = (row.value for row in self._load(key) if row.value is not None)
+        return merge_outcomes(stored, outcomes, expected)
 
     def unfinished(
         self, kernel: str | None = None, device: str | None = None
     ) -> list[UnfinishedRun]:
-        """List runs that have not ended or were cut off, by kernel and device.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        condition = rows.matching(tables.trials, kernel, device)
-        return unfinished_runs(r.value for r in self._trials(condition) if r.value is not None)
-
-    def _trials(self, condition: ColumnElement[bool]) -> Iterator[LoadedRow[StoredTrial]]:
-        after = 0
-        while found := self.transact(partial(rows.fetch_trials, condition=condition, after=after)):
-            yield from map(rows.parse_trial, found)
-            after = found[-1].id
+        """List runs that have not ended or were cut off, by kernel and device."""
+        return unfinished_runs(self._select(records.TRIALS, matching(trials, kernel, device)))
 
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record.
@@ -239,62 +346,21 @@ class Store(RecordReader):
 
         def write(connection: Connection) -> None:
             if records.valid(connection, prediction.key, prediction.provenance) is None:
-                rows.put_prediction(connection, row)
+                rows.delete_rows(connection, predictions, of_key(predictions, prediction.key))
+                connection.execute(insert(predictions).values(row))
 
         self.transact(write, writes=True)
 
     def find_prediction(self, key: TuneKey, expected: Provenance) -> StoredPrediction | None:
-        """Return the valid prediction of a key; a damaged row counts as none.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        stored = self._predictions(of_key(tables.predictions, key))
+        """Return the valid prediction of a key; a damaged row counts as none."""
+        stored = self._select(records.PREDICTIONS, of_key(predictions, key))
         return next((p for p in stored if not differences(p.provenance, expected)), None)
 
     def predictions(
         self, kernel: str | None = None, device: str | None = None
-    ) -> list[StoredPrediction]:
-        """List the predictions of keys not tuned since, by kernel and device.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        return list(self.stream_predictions(kernel, device))
-
-    def stream_predictions(
-        self, kernel: str | None = None, device: str | None = None
     ) -> Iterator[StoredPrediction]:
-        """Yield what `predictions` lists, of which a batch is in memory; raises as it does."""
-        return self._predictions(rows.matching(tables.predictions, kernel, device))
-
-    def save_examples(self, key: TuneKey, archive: str) -> None:
-        """Save training rows of a key's run; raises as `save`. The oldest runs are deleted."""
-        row = rows.examples_row(key, archive)
-        self.transact(lambda connection: rows.put_examples(connection, row), writes=True)
-
-    def examples(self, kernel: str) -> list[StoredExamples]:
-        """Return training rows of the newest runs of a kernel, then of others; raises as `find`."""
-        own = tables.examples.c.kernel == kernel
-        found = self.transact(lambda connection: rows.fetch_examples(connection, own, ~own))
-        return [row.value for row in map(rows.parse_examples, found) if row.value is not None]
-
-    def _predictions(self, condition: ColumnElement[bool]) -> Iterator[StoredPrediction]:
-        batches = self._batches(records.PREDICTIONS, condition, self.transact)
-        loaded = chain.from_iterable(batches)
-        return (row.value for row in loaded if row.value is not None)
-
-    def _set_trials_aside(self, damaged: Sequence[LoadedRow[StoredTrial]]) -> None:
-        if not damaged or not self._database.sets_aside:
-            return
-        ids = [row.id for row in damaged]
-        self.transact(lambda connection: rows.delete_trials(connection, ids), writes=True)
-        warnings.warn(
-            f"store {self.place}: {len(ids)} remembered timings of {damaged[0].place} were damaged "
-            f"({damaged[0].problem}) and have been deleted; they will be taken again",
-            StoreWarning,
-            stacklevel=3,
-        )
+        """Yield the predictions of keys not tuned since, by kernel and device."""
+        return self._select(records.PREDICTIONS, matching(predictions, kernel, device))
 
 
 def write_for_readers(path: Path, shipped: Iterable[TuneRecord]) -> int:
@@ -307,19 +373,13 @@ def write_for_readers(path: Path, shipped: Iterable[TuneRecord]) -> int:
         InputError: as `Store.save`.
         StoreError: the path is taken, or the file cannot be written.
     """
-    count, left = 0, iter(shipped)
+    count = 0
 
     def fill(connection: Connection) -> None:
         nonlocal count
-        while batch := [*map(records.prepare, islice(left, records.BATCH))]:
+        for batch in records.prepared_batches(shipped):
             records.put(connection, batch)
             count += len(batch)
 
     transactions.make_for_readers(path, fill)
     return count
-
-
-def _forget(connection: Connection, key: TuneKey) -> None:
-    """Delete what was stored of a key before it had a record."""
-    for table in (tables.trials, tables.predictions):
-        rows.delete_key(connection, table, key)

@@ -28,6 +28,7 @@ from asmtune.store.sqlite_file import (
     SCHEMA_QUERY,
     connect,
     connecting,
+    current,
     holds_content,
     schema_digest,
 )
@@ -39,7 +40,10 @@ PATIENCE_S: Final = 1.0
 """Seconds to wait for a lock. Readers of SQLite's write-ahead log wait for nobody, except while
 the log is being made or recovered."""
 
-_NAMES: Final = ("kernel", "shape", "dtypes", "device", "winner", *codec.PROVENANCE_FIELDS)
+_NAMES: Final = (
+    *("digest", "kernel", "shape", "dtypes", "device", "winner"),
+    *codec.PROVENANCE_FIELDS,
+)
 _SELECTED: Final = ", ".join(_NAMES)
 _TUNED: Final = f"SELECT head, seal, {_SELECTED} FROM keys WHERE digest = ?"
 _TRIED: Final = " UNION ALL ".join(
@@ -114,9 +118,9 @@ def fast_lookup(
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        seen = _valid(tuned, digest, expected, "tuned")
+        seen = _valid(tuned, expected, "tuned")
         if seen is None:
-            seen = _valid(predicted, digest, expected, "predicted")
+            seen = _valid(predicted, expected, "predicted")
         elif tried:
             names = (Config.from_dict(json.loads(config)).alternative for (config,) in tried)
             seen = replace(seen, tried=frozenset(filter(None, names)))
@@ -128,19 +132,14 @@ def fast_lookup(
 def _is_known(connection: sqlite3.Connection) -> bool:
     """Tell whether a file is a store of this version; its tables are read only then."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
-    schema = connection.execute(SCHEMA_QUERY).fetchall()
+    schema = current(connection.execute(SCHEMA_QUERY).fetchall())
     if mark != APPLICATION_ID or schema_digest(sql for _, _, sql in schema) != SCHEMA_DIGEST:
         return False
     version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
     return version.fetchall() == [(str(SCHEMA_VERSION),)]
 
 
-def _valid(
-    row: tuple[Any, ...] | None,
-    digest: str,
-    expected: Provenance,
-    how: Literal["tuned", "predicted"],
-) -> StoredConfig | None:
+def _valid(row: tuple[Any, ...] | None, expected: Provenance, how: Origin) -> StoredConfig | None:
     """Parse a row; None where there is none, or it is not valid for `expected`.
 
     Raises:
@@ -148,10 +147,9 @@ def _valid(
     """
     if row is None:
         return None
-    seal, sealed, *values = row
-    head = codec.head_of(dict(zip(_NAMES, values, strict=True)), "row")
-    if codec.key_digest(head.key) != digest or codec.head_seal(head, sealed) != seal:
-        raise InputError("row: its values do not match its seal")
+    seal, beside, *values = row
+    fields = codec.sealed_fields(dict(zip(_NAMES, values, strict=True)), seal, beside)
+    head = codec.read_head(fields)
     if differences(head.provenance, expected):
         return None
-    return StoredConfig(head.winner, how, sealed if how == "predicted" else None)
+    return StoredConfig(head.winner, how, beside if how == "predicted" else None)

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, update
 
@@ -34,8 +34,6 @@ from asmtune.store import codec, records, rows
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor_version
 from asmtune.store.tables import leases
-
-_T = TypeVar("_T")
 
 _HOST_CHARACTERS: Final = 100
 _DIGITS: Final = 16
@@ -61,31 +59,7 @@ class LeaseIntervals:
     poll_most_s: float = 1.0
 
 
-@dataclass(frozen=True)
-class LeaseRequest:
-    """A request for a key's config.
-
-    Attributes:
-        key: key of the launch.
-        expected: how it would be tuned now.
-        force: tune although a record is valid, and replace it.
-        on_wait: called with "host:process" of the owner, once, before waiting for it.
-    """
-
-    key: TuneKey
-    expected: Provenance
-    force: bool = False
-    on_wait: Callable[[str], None] | None = None
-
-    @property
-    def name(self) -> str:
-        """Name the lease; processes with another source, space or Triton have another one."""
-        now = self.expected
-        return digest(codec.key_digest(self.key), now.source, now.space, minor_version(now.triton))
-
-
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """A lease's row: its owner, and how often the owner has beaten."""
 
     owner: str
@@ -137,18 +111,28 @@ class Claim:
     the store cannot be read or written.
 
     Attributes:
-        request: the key and how it would be tuned.
+        key: key of the launch.
+        expected: how it would be tuned now.
+        force: tune although a record is valid, and replace it.
         owner: name of this claim alone.
         replaced: id of the record to be replaced although it is valid.
         record: the key's valid record.
         held: holder of the lease; None where nobody holds it.
     """
 
-    request: LeaseRequest
+    key: TuneKey
+    expected: Provenance
+    force: bool = False
     owner: str = field(default_factory=new_owner)
     replaced: int | None = None
     record: TuneRecord | None = None
     held: Holder | None = None
+
+    @property
+    def name(self) -> str:
+        """Name the lease; processes with another source, space or Triton have another one."""
+        now = self.expected
+        return digest(codec.key_digest(self.key), now.source, now.space, minor_version(now.triton))
 
     @property
     def mine(self) -> bool:
@@ -157,7 +141,7 @@ class Claim:
 
     def start(self, store: Store) -> None:
         """Note the record that is to be replaced, where tuning is forced."""
-        if self.request.force:
+        if self.force:
             valid = store.transact(self._valid_record)
             self.replaced = None if valid is None else valid.id
 
@@ -173,7 +157,7 @@ class Claim:
             self._read(connection)
             if self.record is None and not self.mine and self.held == seen:
                 connection.execute(delete(leases).where(self._named()))
-                row = {"digest": self.request.name, "owner": self.owner, "beats": 0}
+                row = {"digest": self.name, "owner": self.owner, "beats": 0}
                 connection.execute(insert(leases).values(row))
                 self.held = Holder(self.owner, 0)
 
@@ -189,7 +173,7 @@ class Claim:
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
     def _valid_record(self, connection: Connection) -> rows.LoadedRow[TuneRecord] | None:
-        return records.valid(connection, self.request.key, self.request.expected)
+        return records.valid(connection, self.key, self.expected)
 
     def _read(self, connection: Connection) -> None:
         valid = self._valid_record(connection)
@@ -201,18 +185,14 @@ class Claim:
             self.held = Holder(row.owner, row.beats)
 
     def _named(self) -> ColumnElement[bool]:
-        return leases.c.digest == self.request.name
+        return leases.c.digest == self.name
 
     def _owned(self) -> ColumnElement[bool]:
         return and_(self._named(), leases.c.owner == self.owner)
 
 
-class GuardedCall(Protocol):
-    """Run work on a store; give `default` where the store cannot be used."""
-
-    def __call__(self, work: Callable[[Store], _T], default: _T) -> _T:
-        """Return the result of `work`, or `default`."""
-        ...
+Guarded = Callable[[Callable[[Store], Any], Any], Any]
+"""Runs work on a store; gives its second argument where the store cannot be used."""
 
 
 class Watch:
@@ -244,65 +224,71 @@ class TuningLease:
     """
 
     def __init__(
-        self, guarded: GuardedCall, claim: Claim | None, heartbeat: HeartbeatThread | None
+        self, guarded: Guarded, claim: Claim | None, end: Callable[[], None] | None
     ) -> None:
         self.mine = claim is None or claim.mine
         self.record = claim.record if claim else None
         self.holder = ""
         if claim is not None and claim.held is not None and not (self.mine or self.record):
             self.holder = short_owner(claim.held.owner)
-        self._guarded, self._claim, self._heartbeat = guarded, claim, heartbeat
+        self._guarded, self._claim, self._end = guarded, claim, end
         self._process = os.getpid()
 
     def finish(self, record: TuneRecord) -> TuneRecord:
         """Save the record; return the one that all processes that tuned the key go on with."""
         replaced = self._claim.replaced if self._claim else None
-        return self._guarded(lambda store: store.save_first(record, replaced), record)
+        saved: TuneRecord = self._guarded(lambda store: store.save_first(record, replaced), record)
+        return saved
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        heartbeat, self._heartbeat = self._heartbeat, None
+        end, self._end = self._end, None
         # A forked child shares the object, not the lease.
-        if self._claim is None or heartbeat is None or self._process != os.getpid():
+        if end is None or self._claim is None or self._process != os.getpid():
             return
-        heartbeat.stop()
+        end()
         self._guarded(self._claim.release, None)
 
 
 def acquire_lease(
-    guarded: GuardedCall,
-    request: LeaseRequest,
+    guarded: Guarded,
+    claim: Claim,
     *,
     wait_s: float,
     pace: LeaseIntervals,
-    watch: Watch | None = None,
+    watch: Watch,
+    on_wait: Callable[[str], None] | None = None,
 ) -> TuningLease:
     """Take the lease of a key, or wait for the process that holds it.
 
     Args:
         guarded: runs work on the store; where it cannot be used, this process tunes.
-        request: key and provenance to tune.
+        claim: key and provenance to tune.
         wait_s: seconds to wait for another process's record; 0 does not wait.
         pace: how often to beat and to read.
-        watch: what earlier requests of the process saw of this lease.
+        watch: what earlier claims of the process saw of this lease.
+        on_wait: called with "host:process" of the owner, once, before waiting for it.
     """
-    watch = watch or Watch(pace.stale_s)
 
-    def work(store: Store) -> tuple[Claim | None, HeartbeatThread | None]:
-        claim = Claim(request)
-        _wait(store, claim, wait_s, pace, watch)
-        return claim, HeartbeatThread(store, claim, pace.beat_s) if claim.mine else None
+    def work(store: Store) -> tuple[Claim | None, Callable[[], None] | None]:
+        _wait(store, claim, wait_s, pace, watch, on_wait)
+        return claim, _beating(store, claim, pace.beat_s) if claim.mine else None
 
-    alone: tuple[Claim | None, HeartbeatThread | None] = (None, None)
-    return TuningLease(guarded, *guarded(work, alone))
+    return TuningLease(guarded, *guarded(work, (None, None)))
 
 
-def _wait(store: Store, claim: Claim, wait_s: float, pace: LeaseIntervals, watch: Watch) -> None:
+def _wait(
+    store: Store,
+    claim: Claim,
+    wait_s: float,
+    pace: LeaseIntervals,
+    watch: Watch,
+    on_wait: Callable[[str], None] | None,
+) -> None:
     """Wait until there is a record, the claim holds the lease, or the time is over."""
     claim.start(store)
-    on_wait = claim.request.on_wait
     end, pause_s = time.monotonic() + wait_s, pace.poll_s
     while True:
         claim.read(store)
@@ -319,24 +305,23 @@ def _wait(store: Store, claim: Claim, wait_s: float, pace: LeaseIntervals, watch
         pause_s = min(1.5 * pause_s, pace.poll_most_s)
 
 
-class HeartbeatThread:
-    """A thread that beats until it is stopped or another process has the lease."""
+def _beating(store: Store, claim: Claim, every_s: float) -> Callable[[], None]:
+    """Start a thread that beats until another process has the lease; return what ends it."""
+    stopped = threading.Event()
 
-    def __init__(self, store: Store, claim: Claim, every_s: float) -> None:
-        self._store, self._claim, self._every_s = store, claim, every_s
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="asmtune-lease", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread, after a beat that is under way."""
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(self._every_s):
+    def run() -> None:
+        while not stopped.wait(every_s):
             try:
-                if not self._claim.beat(self._store):
+                if not claim.beat(store):
                     return
             except StoreError:
                 continue  # the next may go through; if none does, another process takes over
+
+    thread = threading.Thread(target=run, name="asmtune-lease", daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        stopped.set()
+        thread.join()  # after a beat that is under way
+
+    return stop

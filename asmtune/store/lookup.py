@@ -91,14 +91,6 @@ class StoredTrial:
 
 
 @dataclass(frozen=True)
-class StoredExamples:
-    """Training rows of a run: the run's key, and an archive of numbers, as base64."""
-
-    key: TuneKey
-    rows: str
-
-
-@dataclass(frozen=True)
 class UnfinishedRun:
     """A tuning run that has not ended, or was cut off.
 

@@ -1,17 +1,31 @@
-"""Where a store is: the path or the URL that a user names, and how messages show it."""
+"""Where a store is, and what is wrong there: one-line `StoreError`s that say what to do.
+
+Messages show a store by its path or its URL, without the password.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    SQLAlchemyError,
+)
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import printable
+from asmtune.base.trust import STORE_ELSEWHERE, fault_line
+from asmtune.store.sqlite_file import ELSEWHERE
 
 POSTGRESQL: Final = ("postgresql", "postgres")
 
@@ -66,3 +80,117 @@ def bad_url(text: str, problem: str) -> InputError:
         f"store URL {scheme}://...: {problem}; correct it, install {driver}, "
         "or give the path of a file"
     )
+
+
+_ADVICE: Final = {
+    sqlite3.SQLITE_FULL: f"free some space, {ELSEWHERE}",
+    sqlite3.SQLITE_IOERR: f"check the disk's space and health, {ELSEWHERE}",
+    sqlite3.SQLITE_READONLY: f"it is read-only here: make the file and its folder writable, "
+    f"{ELSEWHERE}",
+    sqlite3.SQLITE_PERM: f"make the file and its folder writable, {ELSEWHERE}",
+    sqlite3.SQLITE_CANTOPEN: f"make the file and its folder readable and writable, {ELSEWHERE}",
+    sqlite3.SQLITE_BUSY: "another process has held it for too long: try again when that has ended",
+    sqlite3.SQLITE_LOCKED: "another thread has held it for too long: try again",
+    sqlite3.SQLITE_INTERRUPT: f"reading took too long: move the file away, {ELSEWHERE}",
+    sqlite3.SQLITE_TOOBIG: "the record is larger than SQLite's limit: keep fewer samples",
+}
+
+# A missing table gives SQLITE_ERROR. The store's SQL is fixed, so that it can only mean that the
+# file does not hold the store's tables. Likewise the store's rows can break a constraint only
+# where rows and indexes disagree.
+_DAMAGED: Final = frozenset(
+    {
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_FORMAT,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+
+
+# By SQLSTATE code, as PostgreSQL gives it.
+_SERVER_ADVICE: Final = {
+    "25006": "the database may only be read: name its primary server",
+    "42501": "let its owner grant the right, or create the tables",
+    "53100": "free some space on the database's server",
+    "57014": "another session has held it for too long: try again when that has ended",
+}
+
+# Two processes make the tables at once: one of them finds that they exist.
+_EXISTS_ALREADY: Final = frozenset({"42701", "42710", "42P07"})
+
+
+class DamagedStoreError(StoreError):
+    """The file is not a readable store: random bytes, truncated, or another program's.
+
+    Attributes:
+        detail: the database's own message.
+    """
+
+    def __init__(self, message: str, detail: str) -> None:
+        super().__init__(message)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        # With two arguments OSError takes the first for an error number.
+        return str(self.args[0])
+
+
+def damaged(place: str, detail: str) -> DamagedStoreError:
+    """Make the error of a file or a database that is not a store."""
+    advice = f"move the file away to start afresh, {ELSEWHERE}"
+    if "://" in place:
+        advice = "name a database of its own for the store"
+    return DamagedStoreError(
+        f"store {place}: not a readable asmtune store ({detail}); {advice}", detail
+    )
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turn errors of the database and the system into a `StoreError` about `place`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        raise _database_error(place, error) from error
+    except UnicodeDecodeError as error:
+        # Raised by the sqlite3 module for a message that quotes damaged bytes.
+        raise damaged(place, "names that are not text") from error
+    except OSError as error:
+        raise StoreError(fault_line("store", place, error, STORE_ELSEWHERE)) from error
+
+
+def is_conflict(error: DBAPIError) -> bool:
+    """Tell whether another one was in a transaction's way, so that it may be retried."""
+    state, code = _state(error), getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return bool(code & 0xFF == sqlite3.SQLITE_BUSY)
+    return isinstance(error, IntegrityError) or state[:2] == "40" or state in _EXISTS_ALREADY
+
+
+def is_refused_connection(error: DBAPIError) -> bool:
+    """Tell whether no connection was made, as when the server has too many or is starting."""
+    return isinstance(error, OperationalError) and error.statement is None
+
+
+def _state(error: DBAPIError) -> str:
+    """Return the SQLSTATE code of an error; empty where the driver gives none."""
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return str(state or "")
+
+
+def _database_error(place: str, error: Exception) -> StoreError:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    text = printable(" ".join(str(cause).split()))
+    code = getattr(cause, "sqlite_errorcode", None)
+    if code is None:
+        state = _state(error) if isinstance(error, DBAPIError) else ""
+        advice = _SERVER_ADVICE.get(state, "check that the database is up and its URL right")
+        return StoreError(f"store {place}: {text}; {advice}")
+    primary = code & 0xFF
+    if primary in _DAMAGED or code == sqlite3.SQLITE_IOERR_SHORT_READ:
+        return damaged(place, text)
+    return StoreError(f"store {place}: {text}; {_ADVICE.get(primary, f'see SQLite code {code}')}")

@@ -6,13 +6,14 @@ a seal is checked before anything is parsed, and without the samples of timings 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -27,22 +28,20 @@ from sqlalchemy import (
 )
 
 from asmtune.base import json_codec
-from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
 from asmtune.store.lookup import RecordSummary, StoreFinding, differences
+from asmtune.store.neighbours import KeyIndex
 from asmtune.store.rows import (
     LoadedRow,
     delete_rows,
-    find_damaged,
-    key_columns,
     loaded,
-    parse_examples,
+    of_key,
     parse_prediction,
     parse_trial,
 )
-from asmtune.store.tables import examples, failures, keys, predictions, timings, trials
+from asmtune.store.tables import failures, keys, predictions, store_name, timings, trials
 from asmtune.store.transactions import unlimited
 
 _T = TypeVar("_T")
@@ -87,15 +86,21 @@ def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
     if not checked:
         codec.record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
     timed, failed = (list(map(_child_row, value[name])) for name in ("measurements", "failures"))
-    columns = {
-        **key_columns(record.key),
-        "winner": canonical(value["winner"]),
-        **value["provenance"],
-    }
+    columns = codec.head_columns(record)
     fields = codec.head_fields(columns)
     texts = [_timing(**row) for row in timed], [_failure(**row) for row in failed]
     seal = digest(_whole(fields, *texts))
-    return Prepared({**columns, "seal": seal, "head": digest(_head(fields, seal))}, timed, failed)
+    head = codec.head_seal(fields, seal)
+    return Prepared({**columns, "seal": seal, "head": head}, timed, failed)
+
+
+def prepared_batches(
+    saved: Iterable[TuneRecord], *, checked: bool = False
+) -> Iterator[list[Prepared]]:
+    """Yield records in batches as `prepare` makes them ready; raises as it does."""
+    left, prepared = iter(saved), partial(prepare, checked=checked)
+    while batch := [*map(prepared, islice(left, BATCH))]:
+        yield batch
 
 
 def _child_row(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,11 +131,6 @@ def put(connection: Connection, batch: Sequence[Prepared]) -> None:
             connection.execute(insert(table), rows)
 
 
-def _head(fields: Mapping[str, str], seal: Any) -> str:
-    of_key, made, winner = fields["key"], fields["provenance"], fields["winner"]
-    return f'[{{"key":{of_key},"provenance":{made},"winner":{winner}}},{canonical(seal)}]'
-
-
 def _whole(fields: Mapping[str, str], timed: Sequence[str], failed: Sequence[str]) -> str:
     return (
         f'{{"failures":[{",".join(failed)}],"key":{fields["key"]},'
@@ -158,12 +158,12 @@ def _text(value: Any) -> str:
 def handles(
     connection: Connection, table: Table, condition: ColumnElement[bool]
 ) -> list[tuple[Any, ...]]:
-    """List digest, and id if there is one, of the rows of `keys` or `predictions` that match.
+    """List the primary keys of the rows that match, each with the digest of its key.
 
-    A row's digest finds what has been saved in its place meanwhile.
+    A record's digest finds what has been saved in its place meanwhile.
     """
-    columns = [table.c.digest, *([table.c.id] if table is keys else [])]
-    rows = _selected(_in_order(select(*columns), table), connection, condition)
+    query = _in_order(select(*table.primary_key, table.c.digest), table)
+    rows = _selected(query, connection, condition)
     return [tuple(row) for row in rows]  # plain ones, which Python's collector leaves alone
 
 
@@ -215,36 +215,21 @@ def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 
 def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
-    _, fields = _sealed_head(row)
+    fields = _fields(row._asdict())
     failed = [_failure(*one) for one in record.failed]
     text = _whole(fields, [_timing(*one) for one in record.timed], failed)
-    _check(row.seal, text)
+    codec.check_seal(row.seal, text)
     if not samples:
         text = _whole(fields, [_timing(*(*one[:-1], "[]")) for one in record.timed], failed)
     return codec.record_from_json(json_codec.json_of(text, "row"), "row")
 
 
-def _sealed_head(row: Row[Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the columns of a row of `keys` and the texts of its fields, which are checked.
-
-    Raises:
-        InputError: a value has changed since they were written.
-    """
-    columns = dict(zip(_NAMES, row, strict=False))  # a summary's row goes on
-    fields = codec.head_fields(columns)
-    _check(columns["head"], _head(fields, columns["seal"]))
-    if columns["digest"] != digest(fields["key"]):
-        raise InputError("its key does not match its digest")
-    return columns, fields
+def _fields(columns: Mapping[str, Any]) -> dict[str, str]:
+    return codec.sealed_fields(columns, columns["head"], columns["seal"])
 
 
-def _check(seal: Any, sealed: str) -> None:
-    if not sealed.isascii() or seal != digest(sealed):
-        raise InputError("its values do not match its seal")
-
-
-def _parse_head(row: Row[Any]) -> LoadedRow[codec.Head]:
-    return loaded(row, lambda row: codec.head_of(_sealed_head(row)[0], "row"))
+def _head(row: Row[Any]) -> TuneRecord:
+    return codec.read_head(_fields(row._asdict()))
 
 
 def _count(table: Table) -> Any:
@@ -260,7 +245,8 @@ _SUMMARY: Final = _KEYS.add_columns(
 
 
 def _summary(row: Row[Any]) -> RecordSummary:
-    columns, _ = _sealed_head(row)
+    columns = dict(zip(_NAMES, row, strict=False))  # the counts follow
+    _fields(columns)
     kernel, device = columns["kernel"], columns["device"]
     shape = json_codec.scalars_of(json_codec.json_of(columns["shape"], "row.shape"), "row.shape")
     dtypes = _key(kernel, columns["dtypes"], device).dtypes
@@ -283,7 +269,7 @@ def _winner(text: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Reading(Generic[_T]):
-    """A way to read rows of `keys` or `predictions`.
+    """A way to read rows of `keys`, `predictions` or `trials`.
 
     Attributes:
         table: the table.
@@ -297,38 +283,72 @@ class Reading(Generic[_T]):
     parse: Callable[[Any], LoadedRow[_T]]
     most: int
 
+    @property
+    def own(self) -> ColumnElement[Any]:
+        """Return the table's primary key."""
+        return next(iter(self.table.primary_key))
+
     def read(self, batch: Sequence[tuple[Any, ...]], connection: Connection) -> Sequence[Any]:
-        """Read the rows of some handles, and what has been saved in the place of one."""
-        names, *ids = zip(*batch, strict=True)
-        condition = digests(self.table, names)
-        if ids:
-            own = self.table.c.id.in_(ids[0])
-            found = self.fetch(connection, own)
-            if len(found) == len(batch):
-                return found
-            condition = or_(own, condition)
-        return self.fetch(connection, condition)
+        """Read the rows of some handles, and what has been saved in the place of a record."""
+        owners = (handle[0] for handle in batch)
+        # A damaged digest, which is a prediction's primary key, may be no text to ask for.
+        named = [one for one in owners if not isinstance(one, str) or one.isascii()]
+        condition: ColumnElement[bool] = self.own.in_(named)
+        found = self.fetch(connection, condition)
+        if self.table is keys and len(found) < len(batch):
+            again = digests(keys, [name for _, name in batch])
+            return self.fetch(connection, or_(condition, again))
+        return found
+
+
+def _of_table(table: Table, parse: Callable[[Row[Any]], LoadedRow[_T]]) -> Reading[_T]:
+    return Reading(table, partial(_selected, _in_order(select(table), table)), parse, MANY)
 
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
-HEADS: Final = Reading(keys, partial(_selected, _KEYS), _parse_head, MANY)
+HEADS: Final = _of_table(keys, partial(loaded, parse=_head))
 SUMMARIES: Final = Reading(
     keys, partial(_selected, _SUMMARY), partial(loaded, parse=_summary), MANY
 )
-_PREDICTED: Final = _in_order(select(predictions), predictions)
-PREDICTIONS: Final = Reading(predictions, partial(_selected, _PREDICTED), parse_prediction, MANY)
+PREDICTIONS: Final = _of_table(predictions, parse_prediction)
+TRIALS: Final = _of_table(trials, parse_trial)
 
 
 def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[TuneRecord] | None:
     """Load the row of a key's record where it is valid for `now`; else return None."""
-    condition = and_(
-        keys.c.digest == codec.key_digest(key),
-        keys.c.source == now.source,
-        keys.c.space == now.space,
-    )
+    made = keys.c.source == now.source, keys.c.space == now.space
+    condition = and_(of_key(keys, key), *made)
     found = map(parse, fetch(connection, condition))
     return next((r for r in found if r.value and not differences(r.value.provenance, now)), None)
+
+
+_INDEXED: Final = ("id", "shape", "dtypes", "device", "source", "triton")
+
+
+class Change(NamedTuple):
+    """An index without what is gone, and rows that it lacks, at most `MANY`."""
+
+    known: KeyIndex
+    rows: Sequence[Row[Any]]
+
+
+def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change:
+    """Read what an index lacks of a kernel's keys: no rows where it has them all."""
+    if (store := store_name(connection)) != index.store:
+        index = KeyIndex(store=store)
+    own, read = keys.c.kernel == kernel, select(*(keys.c[name] for name in _INDEXED))
+    sums = select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
+    if tuple(map(int, connection.execute(sums).one())) == (len(index.ids), index.ids.sum()):
+        return Change(index, ())
+    newest = int(index.ids.max(initial=0))
+    newer = read.where(own, keys.c.id > newest).order_by(keys.c.id).limit(MANY)
+    if rows := connection.execute(newer).all():
+        return Change(index, rows)
+    # Deleted, or added by a transaction of a server that ended after a later one.
+    present = np.array(connection.execute(select(keys.c.id).where(own)).scalars().all(), np.int64)
+    late = np.setdiff1d(present, index.ids)[:MANY].tolist()
+    return Change(index.only(present), connection.execute(read.where(keys.c.id.in_(late))).all())
 
 
 def find_file_damage(connection: Connection) -> list[StoreFinding]:
@@ -352,20 +372,9 @@ def _count_orphans(connection: Connection) -> int:
     return sum(connection.execute(count).scalar_one() for count in counts)
 
 
-def finding(loaded: LoadedRow[TuneRecord]) -> StoreFinding | None:
-    """Return what is wrong with a record; None if nothing is."""
-    problem = loaded.problem
-    if loaded.value is not None and not codec.winner_is_timed(loaded.value):
+def finding(loaded: LoadedRow[Any]) -> StoreFinding | None:
+    """Return what is wrong with a row; None if nothing is."""
+    problem, value = loaded.problem, loaded.value
+    if isinstance(value, TuneRecord) and not codec.winner_is_timed(value):
         problem = "its winner is not among its measurements"
     return StoreFinding(loaded.place, problem) if problem else None
-
-
-def find_damage(connection: Connection, *, is_sound: bool) -> list[StoreFinding]:
-    """List what is wrong with rows of what has no record; with no limit if the file is sound."""
-    if is_sound:
-        unlimited(connection)
-    return [
-        *find_damaged(connection, predictions, parse_prediction),
-        *find_damaged(connection, trials, parse_trial),
-        *find_damaged(connection, examples, parse_examples),
-    ]

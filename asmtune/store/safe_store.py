@@ -27,16 +27,15 @@ from asmtune.base.trust import is_news, trusted_file
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import places
 from asmtune.store.database import Store
-from asmtune.store.faults import translated
 from asmtune.store.lease import (
-    GuardedCall,
+    Claim,
     LeaseIntervals,
-    LeaseRequest,
     TuningLease,
     Watch,
     acquire_lease,
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
+from asmtune.store.places import translated
 from asmtune.store.shipped import store_exists
 from asmtune.store.sqlite_file import BESIDE, OwnThreadError
 
@@ -126,8 +125,6 @@ class SafeStore:
     save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
     find_prediction = _guarded(Store.find_prediction, lambda: None)
     save_prediction = _guarded(Store.save_prediction, lambda: None, "writes")
-    examples = _guarded(Store.examples, list)
-    save_examples = _guarded(Store.save_examples, lambda: None, "writes")
 
     def lease(
         self,
@@ -150,11 +147,13 @@ class SafeStore:
             on_wait: called with "host:process" of the owner, once, before waiting for it.
         """
         wait_s = self._wait_s if wait else 0.0
-        request = LeaseRequest(key, expected, force, on_wait)
+        claim = Claim(key, expected, force)
         # Kept from call to call: a process that never waits still notices that an owner has ended.
-        watch = self._watches.setdefault(request.name, Watch(self._pace.stale_s))
-        guarded: GuardedCall = partial(self._call, access="writes")
-        return acquire_lease(guarded, request, wait_s=wait_s, pace=self._pace, watch=watch)
+        watch = self._watches.setdefault(claim.name, Watch(self._pace.stale_s))
+        guarded = partial(self._call, access="writes")
+        return acquire_lease(
+            guarded, claim, wait_s=wait_s, pace=self._pace, watch=watch, on_wait=on_wait
+        )
 
     def close(self) -> None:
         """Disconnect from the database; the next call opens it again."""

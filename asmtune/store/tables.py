@@ -5,7 +5,6 @@ Tables:
     keys, timings, failures    records: tuned keys with every timing
     trials                     timings and failures of runs that have not ended
     predictions                configs that the model chose and nobody has timed
-    examples                   training rows of runs that have ended
     leases                     keys that a process is tuning now
     meta                       the schema's version, and a random name of the store
 """
@@ -37,7 +36,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from asmtune.base.errors import StoreError
 from asmtune.store.codec import PROVENANCE_FIELDS
 from asmtune.store.fast_lookup import SCHEMA_VERSION
-from asmtune.store.faults import damaged
+from asmtune.store.places import damaged
 from asmtune.store.sqlite_file import APPLICATION_ID, ELSEWHERE, SCHEMA_QUERY, schema_problem
 
 metadata = MetaData()
@@ -119,19 +118,6 @@ predictions = Table(
     Column("predicted_us", Double),
     *_texts(*PROVENANCE_FIELDS),
     Column("seal", String(64), nullable=False),
-)
-
-# Rows are only added, the newest of a key count. `rows` is an archive of numbers, as text.
-examples = Table(
-    "examples",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False),
-    *_texts(*_KEY),
-    *_texts("rows"),
-    Column("seal", String(64), nullable=False),
-    Index("examples_by_kernel", "kernel", "id"),
-    sqlite_autoincrement=True,
 )
 
 leases = Table(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Self, TypeVar
 
@@ -25,10 +26,18 @@ from sqlalchemy.pool import NullPool
 
 from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import StoreError
-from asmtune.store import faults, tables
-from asmtune.store.faults import DamagedStoreError, translated
+from asmtune.store import tables
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.places import POSTGRESQL, bad_url, parse, shown
+from asmtune.store.places import (
+    POSTGRESQL,
+    DamagedStoreError,
+    bad_url,
+    is_conflict,
+    is_refused_connection,
+    parse,
+    shown,
+    translated,
+)
 from asmtune.store.sqlite_file import (
     alone,
     connect,
@@ -245,21 +254,6 @@ def _unlink_all(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenMode:
-    """Options that a store is opened with.
-
-    Attributes:
-        on_corrupt: "error" raises where the file is damaged and leaves it alone; "set_aside"
-            renames it, warns once (`StoreWarning`) and starts afresh. A damaged row is likewise
-            kept or deleted.
-        patience_s: seconds that one call waits for a lock or a server, at most.
-    """
-
-    on_corrupt: OnCorrupt = "error"
-    patience_s: float = BUSY_SECONDS
-
-
 @dataclass(frozen=True)
 class Database:
     """The database of a store, which runs each call in a transaction of its own.
@@ -267,17 +261,21 @@ class Database:
     Attributes:
         engine: engine of the database.
         place: name of the store in messages; holds no password.
-        access: options that it was opened with.
         path: path of an SQLite file; None for a server.
+        on_corrupt: "error" raises where the file is damaged and leaves it alone; "set_aside"
+            renames it, warns once (`StoreWarning`) and starts afresh. A damaged row is likewise
+            kept or deleted.
+        patience_s: seconds that one call waits for a lock or a server, at most.
     """
 
     engine: Engine
     place: str
-    access: OpenMode
-    path: Path | None = None
+    path: Path | None
+    on_corrupt: OnCorrupt
+    patience_s: float
 
     @classmethod
-    def at(cls, where: str | Path, access: OpenMode) -> Self:
+    def at(cls, where: str | Path, on_corrupt: OnCorrupt, patience_s: float) -> Self:
         """Make the database of a file or a URL; nothing is opened yet.
 
         Raises:
@@ -285,9 +283,25 @@ class Database:
         """
         parsed = parse(where)
         if isinstance(parsed, Path):
-            return cls(engine_of(parsed, access.patience_s), str(parsed), access, parsed)
-        engine = server_engine(parsed, access.patience_s)
-        return cls(engine, shown(parsed), access)
+            engine = engine_of(parsed, patience_s)
+            return cls(engine, str(parsed), parsed, on_corrupt, patience_s)
+        engine = server_engine(parsed, patience_s)
+        return cls(engine, shown(parsed), None, on_corrupt, patience_s)
+
+    def ready(self) -> None:
+        """Check the store's tables; make them where they are missing.
+
+        Raises:
+            StoreError: the store cannot be read or made, or a newer asmtune has written it.
+        """
+        present = partial(tables.are_present, place=self.place, is_file=self.path is not None)
+
+        def make(connection: Connection) -> None:
+            if not present(connection):  # another process may have been faster
+                tables.create(connection)
+
+        if not self.transact(present):
+            self.transact(make, writes=True)
 
     def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; again on a fresh file where this one is damaged.
@@ -299,12 +313,12 @@ class Database:
         if path is None:
             return self.once(work, writes=writes)
         for _ in range(_MOST_REPLACEMENTS):
-            with translated(self.place), connecting(self.access.patience_s):
-                seen = ensure(path, self.access.patience_s)
+            with translated(self.place), connecting(self.patience_s):
+                seen = ensure(path, self.patience_s)
             try:
                 return self.once(work, writes=writes)
             except StoreError as error:
-                with translated(self.place), alone(self.access.patience_s):
+                with translated(self.place), alone(self.patience_s):
                     self._set_aside(error, path, seen)
         return self.once(work, writes=writes)
 
@@ -312,7 +326,7 @@ class Database:
     def sets_aside(self) -> bool:
         """Tell whether damage is set aside: where the user wants it and the file can be written."""
         writable = self.path is None or not is_read_only(self.path)
-        return writable and self.access.on_corrupt == "set_aside"
+        return writable and self.on_corrupt == "set_aside"
 
     def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
         """Set a file of ours aside where the error means damage; raise other errors again."""
@@ -320,7 +334,7 @@ class Database:
             return  # another process has set it aside, or deleted it, meanwhile
         if not (isinstance(error, DamagedStoreError) and self.sets_aside and is_ours(path)):
             raise error
-        set_aside(path, seen, error.detail, self.access.patience_s)
+        set_aside(path, seen, error.detail, self.patience_s)
 
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
         """Run `work` in a transaction; set nothing aside.
@@ -335,7 +349,7 @@ class Database:
         start, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             try:
-                with translated(self.place), _transaction(engine, self.access.patience_s) as begun:
+                with translated(self.place), _transaction(engine, self.patience_s) as begun:
                     return work(begun)
             except StoreError as error:
                 if not self._may_retry(error, time.monotonic() - start):
@@ -347,6 +361,6 @@ class Database:
         cause = error.__cause__
         if not isinstance(cause, DBAPIError):
             return False
-        if self.path is None and faults.is_refused_connection(cause):
-            return spent_s < min(self.access.patience_s, CONNECT_SECONDS)
-        return faults.is_conflict(cause) and spent_s < self.access.patience_s
+        if self.path is None and is_refused_connection(cause):
+            return spent_s < min(self.patience_s, CONNECT_SECONDS)
+        return is_conflict(cause) and spent_s < self.patience_s

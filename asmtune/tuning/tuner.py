@@ -36,8 +36,8 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.store.key_index import NEAREST
 from asmtune.store.lookup import Layer, StoredPrediction
+from asmtune.store.neighbours import NEAREST
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of

@@ -25,8 +25,8 @@ from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRec
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.faults import DamagedStoreError
 from asmtune.store.lookup import StoredPrediction
+from asmtune.store.places import DamagedStoreError
 
 
 def record(m: int, kernel: str = "pkg.matmul", device: str = "NVIDIA H200") -> TuneRecord:

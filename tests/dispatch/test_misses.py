@@ -148,7 +148,7 @@ def test_a_prediction_is_no_record(host: Host, tmp_path: Any) -> None:
     assert interchange.read(tmp_path / "out.json") == ()
     assert described(host.resolver().resolve(miss())) == ("tuned", True, support.BEST)
     with store(host) as opened:
-        assert opened.predictions() == []
+        assert list(opened.predictions()) == []
         assert [found.winner for found in opened.records()] == [support.BEST]
     found = host.resolver(on_miss="predict").resolve(miss())
     assert described(found) == ("known", True, support.BEST)
@@ -250,7 +250,7 @@ def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.Monk
     """A kernel that is predicted to run for longer than its launch is tuned."""
     assert host.resolver(skip_tuning_below_us=LEAST_US).resolve(miss()).how == "tuned"
     with store(host) as opened:
-        assert opened.predictions() == []
+        assert list(opened.predictions()) == []
 
 
 def test_a_small_problem_takes_the_fallback(host: Host) -> None:

@@ -18,10 +18,10 @@ from store_records import DAMAGED, PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import interchange, tables, transactions
+from asmtune.store import interchange, records, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.lease import Claim, LeaseIntervals, LeaseRequest
+from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
 
@@ -38,7 +38,7 @@ def fill(path: Path) -> Path:
         store.save_outcomes(
             UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures
         )
-        Claim(LeaseRequest(UNFINISHED.key, PROVENANCE)).take(store)
+        Claim(UNFINISHED.key, PROVENANCE).take(store)
     return path
 
 
@@ -76,7 +76,7 @@ def use(store: Store) -> None:
     for key in (RECORDS[6].key, UNFINISHED.key):
         store.earlier_outcomes(key, PROVENANCE)
         store.save_outcomes(key, PROVENANCE, UNFINISHED.measurements)
-    claim = Claim(LeaseRequest(UNFINISHED.key, PROVENANCE))
+    claim = Claim(UNFINISHED.key, PROVENANCE)
     claim.read(store)
     claim.take(store)
     claim.beat(store)
@@ -279,14 +279,14 @@ DAMAGED_ROWS = [
 
 
 DAMAGED_TRIALS = [
-    ("outcome = '{'", "outcome: not JSON"),
-    ("outcome = '[]'", "trial: expected an object"),
+    ("outcome = '{'", "values do not match its seal"),
+    ("outcome = '[]'", "values do not match its seal"),
     ("outcome = replace(outcome, '64', '32')", "values do not match its seal"),
     ("outcome = replace(outcome, '11.75', '11.76')", "values do not match its seal"),
     ("triton = '3.6.1'", "values do not match its seal"),
     ("seal = x'00'", "seal: expected text"),
     ("kernel = CAST(x'ff' AS TEXT)", "kernel: expected text"),
-    ("shape = '[]'", "shape: expected an object"),
+    ("shape = '[]'", "values do not match its seal"),
 ]
 
 
@@ -303,7 +303,7 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
         )
         assert len(store.verify()) == 1
     with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match=f"1 remembered .*{problem}.*deleted") as caught:
+        with pytest.warns(StoreWarning, match=f"1 damaged rows .*{problem}.*deleted") as caught:
             known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
         assert known.measurements == (UNFINISHED.measurements[0],)
         assert known.failures == UNFINISHED.failures
@@ -367,7 +367,7 @@ def test_find_sets_a_damaged_row_aside(path: Path) -> None:
     """Finding a damaged record warns once and gives none, as if it had not been saved."""
     execute(path, "UPDATE keys SET winner = 'x' WHERE digest = ?", key_digest(RECORDS[4].key))
     with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match="has been deleted"):
+        with pytest.warns(StoreWarning, match="have been deleted"):
             assert store.find(RECORDS[4].key) is None
         assert store.find(RECORDS[4].key) is None
 
@@ -380,7 +380,7 @@ def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:
         (damaged,) = store._load(RECORDS[-1].key)
         Store.open(path).save(RECORDS[-1])
         with pytest.warns(StoreWarning):
-            store._set_row_aside(damaged)
+            store._set_aside(records.WHOLE, [damaged])
         assert store.find(RECORDS[-1].key) == RECORDS[-1]
 
 

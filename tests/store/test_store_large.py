@@ -23,7 +23,7 @@ from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.runtime.misses.lookups import distance
-from asmtune.store import codec, interchange, key_index, records, sqlite_file, transactions
+from asmtune.store import codec, interchange, neighbours, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
@@ -63,7 +63,7 @@ def test_neighbours_are_found_without_timings(store: Store) -> None:
     for device in ("NVIDIA H200", "NVIDIA B200"):
         found = sorted(one.key.shape["M"] for one in near if one.key.device == device)
         expected = sorted(sizes, key=lambda m: distance({"M": m}, {"M": 3000}) or 0.0)
-        assert found == sorted(expected[: key_index.NEAREST])
+        assert found == sorted(expected[: neighbours.NEAREST])
 
     other = Store(store._database)
     other.save(record(2999))
@@ -83,9 +83,9 @@ def test_a_fresh_file_has_neighbours_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with Store.open(path) as store:
         for m in (1024, 4096):
-            store.save_all(record(m + n) for n in range(key_index.NEAREST + 1))
+            store.save_all(record(m + n) for n in range(neighbours.NEAREST + 1))
             found = {one.key.shape["M"] for one in store.near(record(m).key, PROVENANCE)}
-            assert found == {m + n for n in range(1, key_index.NEAREST)} | {m}
+            assert found == {m + n for n in range(1, neighbours.NEAREST)} | {m}
             for file in tmp_path.iterdir():
                 file.unlink()
 
@@ -153,10 +153,10 @@ def test_the_index_measures_as_a_launch_does(known: list[Any], new: Any) -> None
 
     half = len(known) // 2
     rows: list[Any] = [Row(number, shape) for number, shape in enumerate(known)]
-    index = key_index.KeyIndex().having(rows[:half]).having(rows[half:])
+    index = neighbours.KeyIndex().having(rows[:half]).having(rows[half:])
     chosen = index.nearest(replace(record().key, shape=new), PROVENANCE)
     away = [distance(shape, new) for shape in known]
-    nearest = sorted(one for one in away if one is not None)[: key_index.NEAREST]
+    nearest = sorted(one for one in away if one is not None)[: neighbours.NEAREST]
     assert sorted(away[i] or 0.0 for i in chosen) == pytest.approx(nearest)
 
 

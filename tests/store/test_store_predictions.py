@@ -34,7 +34,7 @@ def test_kept_and_found(where: str) -> None:
             store.save_prediction(made)
             assert store.find_prediction(KEY, PROVENANCE) == made
         assert store.find_prediction(KEY, replace(PROVENANCE, space="b" * 64)) is None
-        assert store.predictions() == [replace(GUESS, predicted_us=None)]
+        assert list(store.predictions()) == [replace(GUESS, predicted_us=None)]
 
 
 def test_no_record_comes_of_it(where: str) -> None:
@@ -54,12 +54,12 @@ def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:
         store.save_prediction(GUESS)
         store.save_prediction(guess(1))
         store.save(record())
-        assert store.predictions() == [guess(1)]
+        assert list(store.predictions()) == [guess(1)]
         store.save_prediction(GUESS)
         assert store.find_prediction(KEY, PROVENANCE) is None
         assert store.records() == [record()]
         assert store.save_first(replace(record(), key=guess(1).key)).key == guess(1).key
-        assert store.predictions() == []
+        assert list(store.predictions()) == []
 
 
 def test_a_stale_record_does_not_keep_it_out(where: str) -> None:
@@ -78,9 +78,9 @@ def test_cleared_by_kernel_and_device(where: str) -> None:
         for made in (guess(1), guess(2, "NVIDIA L4")):
             store.save_prediction(made)
         store.clear(device="NVIDIA L4")
-        assert store.predictions() == [guess(1)]
+        assert list(store.predictions()) == [guess(1)]
         store.clear(kernel="pkg.matmul")
-        assert store.predictions() == []
+        assert list(store.predictions()) == []
 
 
 def test_what_cannot_be_kept(where: str) -> None:
@@ -100,8 +100,8 @@ def test_what_cannot_be_kept(where: str) -> None:
     [
         ("winner = replace(winner, '32', '64')", "do not match its seal"),
         ("predicted_us = 1.0", "do not match its seal"),
-        ("shape = '{}'", "key does not match its digest"),
-        ("winner = '['", "winner: not JSON"),
+        ("shape = '{}'", "do not match its seal"),
+        ("winner = '['", "do not match its seal"),
     ],
 )
 def test_damage(tmp_path: Path, change: str, problem: str) -> None:
@@ -113,7 +113,7 @@ def test_damage(tmp_path: Path, change: str, problem: str) -> None:
         connection.execute(f"UPDATE predictions SET {change}")
     with Store.open(path) as store:
         assert store.find_prediction(KEY, PROVENANCE) is None
-        assert store.predictions() == []
+        assert list(store.predictions()) == []
         (finding,) = store.verify()
         assert problem in finding.problem
         store.save_prediction(GUESS)

@@ -145,7 +145,7 @@ def test_waits_are_bounded(tmp_path: Path, request: pytest.FixtureRequest) -> No
     safe = SafeStore(str(tmp_path / "s.sqlite"))
     safe.save(record())
     assert safe._store is not None
-    assert safe._store._database.access.patience_s == PATIENCE_S
+    assert safe._store._database.patience_s == PATIENCE_S
     safe = SafeStore(request.getfixturevalue("postgres").new_store())
     safe.save(record())
     assert safe._store is not None

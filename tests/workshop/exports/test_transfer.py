@@ -141,7 +141,7 @@ def test_seeds_are_no_records(cache: Path, tmp_path: Path) -> None:
         run("import", path, "--seeds")
     with Store.open(cache / "store.sqlite") as opened:
         assert opened.records() == []
-        assert opened.predictions() == []
+        assert list(opened.predictions()) == []
     assert [configs for key, configs in seeds().items() if ("M", 16) in key] == [
         [block(16, num_warps=2).to_dict(), block(32).to_dict()]
     ]
