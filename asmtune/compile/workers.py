@@ -25,6 +25,9 @@ R = TypeVar("R")
 Stop = threading.Event
 """Set when nobody waits any more for a task."""
 
+_LOCAL: Final = {"LokyBackend", "MultiprocessingBackend", "ThreadingBackend", "SequentialBackend"}
+"""Classes of joblib's backends on this machine: of these only `n_jobs` counts here."""
+
 _MOST_PER_CPU: Final = 4
 _WAVE: Final = 4
 """Tasks per worker in one call, for backends that return all results of a call at once."""
@@ -44,7 +47,7 @@ class Workers:
 
     def __init__(self, jobs: int) -> None:
         self._backend, n_jobs = _joblib_backend()
-        self.is_local = type(self._backend).__module__.partition(".")[0] in ("joblib", "builtins")
+        self.is_local = self._backend is None or type(self._backend).__name__ in _LOCAL
         if n_jobs is None:
             n_jobs = jobs if self.is_local else -1
         if self._backend is not None:
