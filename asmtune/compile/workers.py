@@ -107,16 +107,9 @@ class Workers:
         begin = carried()
 
         def run(step: Callable[[], None]) -> None:
-            begin()
-            try:
+            with _Reported(results, stop):
+                begin()
                 step()
-            except JobCancelledError:
-                pass
-            except BaseException as error:  # noqa: BLE001 - raised in the thread that collects
-                stop.set()
-                results.put(_Raised(error))
-            finally:
-                results.put(_ENDED)
 
         def do_tasks() -> None:
             for task in drawn:
@@ -192,6 +185,24 @@ class _Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+class _Reported:
+    """Reports the end of a thread to who collects, and what it has raised."""
+
+    def __init__(self, results: queue.SimpleQueue[Any], stop: Stop) -> None:
+        self._results, self._stop = results, stop
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Put what was raised among the results, but for the word that nobody waits."""
+        if error is not None and not isinstance(error, JobCancelledError):
+            self._stop.set()
+            self._results.put(_Raised(error))
+        self._results.put(_ENDED)
+        return True
 
 
 _ENDED: Final = object()

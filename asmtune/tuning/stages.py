@@ -14,7 +14,7 @@ from asmtune.base.errors import (
     UnreadableError,
 )
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.refusals import foreign_value
+from asmtune.compile.lower import foreign_value
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
