@@ -1,8 +1,8 @@
 """Main program of a child process: calls functions for its parent, which may kill it at any moment.
 
 Run as `python -m asmtune.compile.child_main MEMORY`, and kept. A request is a line of JSON with a
-pickled function and its arguments; the function gets this child's `Compiler` first. Answers are
-lines of JSON: the stage that begins now, or at last a pickled result or error.
+pickled function and its arguments; the function gets this child's `ChildCompiler` first. Answers
+are lines of JSON: the stage that begins now, or at last a pickled result or error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.core.failures import wants_memory
 
 
-class Compiler:
+class ChildCompiler:
     """Gives the functions that a child calls its back end, and what the compiler wrote on stderr.
 
     Attributes:
@@ -56,7 +56,7 @@ class Compiler:
         return os.pread(2, max(0, size), self._log_at).decode(errors="replace")
 
 
-def answer(compiler: Compiler, request: Mapping[str, Any]) -> dict[str, Any]:
+def answer(compiler: ChildCompiler, request: Mapping[str, Any]) -> dict[str, Any]:
     """Call what a request asks for; return the answer."""
     compiler.begin()
     try:
@@ -81,7 +81,7 @@ def serve(lines: TextIO, out: TextIO) -> None:
         out.write(json.dumps(message) + "\n")
         out.flush()
 
-    compiler = Compiler(say)
+    compiler = ChildCompiler(say)
     for line in lines:
         request = json.loads(line)
         # After this process's own: the parent's may begin with the working directory.

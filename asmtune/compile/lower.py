@@ -7,7 +7,9 @@ all configs that share their constexprs.
 from __future__ import annotations
 
 import inspect
+import numbers
 import re
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.deadline import deadline
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.base.fingerprint import canonical, digest, version_of
-from asmtune.compile.refusals import refusal
+from asmtune.base.text import shortened
 from asmtune.compile.source import other_values, source_digest
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config, foreign_option
+from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import Override
@@ -30,7 +33,7 @@ from asmtune.triton_api.user_state import within
 
 if TYPE_CHECKING:
     from asmtune.compile.stored_ir import StoredTtir
-    from asmtune.triton_api.compiler import Specialised
+    from asmtune.triton_api.compiler import Specialised, Toolchain
 
 
 PRE_HOOK_LOCK: Final = threading.RLock()
@@ -262,3 +265,57 @@ class _FrontEndTimeoutError(TimeoutError):
         return "the kernel's Python source took too long to unroll; use range, not static_range"
 
     __str__ = __repr__
+
+
+def refusal(toolchain: Toolchain, function: Any, values: Mapping[str, Any]) -> str | None:
+    """Return which argument Triton refuses, and what to pass instead; None if it takes each.
+
+    Triton's own binder is asked: its versions differ.
+    """
+    name = toolchain.refused_argument(function, values)
+    return name and f"argument {name} is {_shown(values[name])}: {_advice(name, values[name])}"
+
+
+def foreign_value(values: Mapping[str, Any]) -> str | None:
+    """Return which argument is a number or dtype of another library, and what to pass instead.
+
+    As a tl.constexpr it reaches the kernel's source as it is, where most uses of it fail.
+    """
+    numpy: Any = sys.modules.get("numpy")
+    for name, value in values.items():
+        if _is_dtype(value) or (numpy is not None and isinstance(value, numpy.generic)):
+            return f"argument {name} is {_shown(value)}: {_advice(name, value)}"
+    return None
+
+
+def _is_dtype(value: Any) -> bool:
+    """Return whether a value is a dtype of NumPy's or PyTorch's, which is none of Triton's."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and isinstance(value, type) and issubclass(value, numpy.generic):
+        return True
+    kinds = [kind for kind in (getattr(module, "dtype", None) for module in (numpy, torch)) if kind]
+    return isinstance(value, tuple(kinds))
+
+
+def _shown(value: Any) -> str:
+    if hasattr(value, "data_ptr"):
+        return f"a tensor of {dtype_of(value)}, a dtype that Triton lacks"
+    kind = type(value)
+    return f"{shortened(ascii(value))} ({kind.__module__}.{kind.__qualname__})"
+
+
+def _advice(name: str, value: Any) -> str:
+    if hasattr(value, "data_ptr"):
+        is_complex = getattr(value.dtype, "is_complex", False)
+        view = f"torch.view_as_real({name})" if is_complex else f"{name}.view(torch.uint8)"
+        return f"pass a view of a dtype that it has, such as {view}"
+    if _is_dtype(value):
+        return "pass a dtype of Triton's, such as tl.float16, to a tl.constexpr"
+    if getattr(value, "shape", ()):
+        return f"pass a tensor, such as torch.from_numpy({name}) on the GPU"
+    number = "bool" if getattr(getattr(value, "dtype", None), "kind", "") == "b" else "float"
+    if hasattr(value, "__index__") and number != "bool":
+        number = "int"
+    if hasattr(value, "dtype") or isinstance(value, numbers.Real):
+        return f"pass {number}({name})"
+    return "pass a number, a tensor, None or a tuple of them; a tl.constexpr takes other values"

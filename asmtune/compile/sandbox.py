@@ -65,7 +65,7 @@ class Sandbox:
         One call at a time; other threads wait for their turn.
 
         Args:
-            function: of a module of asmtune; gets the child's `Compiler` first.
+            function: of a module of asmtune; gets the child's `ChildCompiler` first.
             arguments: what it gets besides; they pickle.
             environment: variables that its child must have; by default any child will do.
             limit_s: seconds from the first stage that it announces to the stage `READ`.

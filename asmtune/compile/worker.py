@@ -26,7 +26,7 @@ from asmtune.compile.stored_ir import read_sketch, write_sketch
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 if TYPE_CHECKING:
-    from asmtune.compile.child_main import Compiler
+    from asmtune.compile.child_main import ChildCompiler
 
 R = TypeVar("R")
 
@@ -103,7 +103,7 @@ class CompileSite:
     """
 
     place: ArtifactFolders | None
-    compiler: Compiler
+    compiler: ChildCompiler
 
     def lookup(self, item: CompileItem) -> Artifact | Failure | None:
         """Return the stored outcome of an item, or None."""
@@ -171,7 +171,7 @@ def made_in(
 
 
 def compile_item(
-    compiler: Compiler,
+    compiler: ChildCompiler,
     item: CompileItem,
     make: Maker,
     read: Callable[[Any], R],
@@ -227,7 +227,7 @@ def make_sketch(item: CompileItem, site: CompileSite) -> tuple[Sketch | Failure,
     return sketch, None
 
 
-def _told(made: Any, item: CompileItem, compiler: Compiler) -> Any:
+def _told(made: Any, item: CompileItem, compiler: ChildCompiler) -> Any:
     """Put the compiler's first error on stderr before a failure of an MLIR pass.
 
     MLIR turns a segmentation fault in a pass into an ordinary failure. The child may be damaged
@@ -270,7 +270,7 @@ def _arch(item: CompileItem) -> str:
 
 
 def start_compiler(
-    compiler: Compiler, machine: tuple[str, int | str, int] | None, modules: tuple[str, ...]
+    compiler: ChildCompiler, machine: tuple[str, int | str, int] | None, modules: tuple[str, ...]
 ) -> None:
     """Import in a child what reads artifacts, and make its compiler: both take a second at first.
 

@@ -25,6 +25,9 @@ R = TypeVar("R")
 Stop = threading.Event
 """Set when nobody waits any more for a task."""
 
+_LOCAL: Final = {"LokyBackend", "MultiprocessingBackend", "ThreadingBackend", "SequentialBackend"}
+"""Classes of joblib's backends on this machine: of these only `n_jobs` counts here."""
+
 _MOST_PER_CPU: Final = 4
 _WAVE: Final = 4
 """Tasks per worker in one call, for backends that return all results of a call at once."""
@@ -44,7 +47,7 @@ class Workers:
 
     def __init__(self, jobs: int) -> None:
         self._backend, n_jobs = _joblib_backend()
-        self.is_local = type(self._backend).__module__.partition(".")[0] in ("joblib", "builtins")
+        self.is_local = self._backend is None or type(self._backend).__name__ in _LOCAL
         if n_jobs is None:
             n_jobs = jobs if self.is_local else -1
         if self._backend is not None:
@@ -104,16 +107,9 @@ class Workers:
         begin = carried()
 
         def run(step: Callable[[], None]) -> None:
-            begin()
-            try:
+            with _Reported(results, stop):
+                begin()
                 step()
-            except JobCancelledError:
-                pass
-            except BaseException as error:  # noqa: BLE001 - raised in the thread that collects
-                stop.set()
-                results.put(_Raised(error))
-            finally:
-                results.put(_ENDED)
 
         def do_tasks() -> None:
             for task in drawn:
@@ -189,6 +185,24 @@ class _Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+class _Reported:
+    """Reports the end of a thread to who collects, and what it has raised."""
+
+    def __init__(self, results: queue.SimpleQueue[Any], stop: Stop) -> None:
+        self._results, self._stop = results, stop
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        """Put what was raised among the results, but for the word that nobody waits."""
+        if error is not None and not isinstance(error, JobCancelledError):
+            self._stop.set()
+            self._results.put(_Raised(error))
+        self._results.put(_ENDED)
+        return True
 
 
 _ENDED: Final = object()

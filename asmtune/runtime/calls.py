@@ -164,7 +164,7 @@ def named_refusal(function: Any, arguments: Mapping[str, Any]) -> Iterator[None]
     try:
         yield
     except (TypeError, KeyError) as error:
-        from asmtune.compile.refusals import refusal
+        from asmtune.compile.lower import refusal
         from asmtune.triton_api.compiler import Toolchain
 
         told = None

@@ -332,7 +332,7 @@ def _grid_notes(verdicts: Sequence[Verdict]) -> list[str]:
 
 def _build_launcher(front: Front, verdict: Verdict) -> None:
     """Have Triton make what its first launch needs and its cache, while nothing waits for it."""
-    from asmtune.compile.reuse import hash_triton
+    from asmtune.compile.load import hash_triton
 
     artifact = ArtifactCache.of(front.settings).get(verdict.artifact or "")
     if isinstance(artifact, Artifact):

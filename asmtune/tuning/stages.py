@@ -16,7 +16,7 @@ from asmtune.base.errors import (
     UnreadableError,
 )
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.refusals import foreign_value
+from asmtune.compile.lower import foreign_value
 from asmtune.core.config import Config
 from asmtune.core.failures import of_one_config
 from asmtune.core.records.artifacts import Artifact, Failure

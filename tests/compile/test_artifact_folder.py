@@ -185,7 +185,7 @@ def distant_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     (tmp_path / "there" / "cache").mkdir(parents=True)
     sandbox.release()
     monkeypatch.chdir(tmp_path / "there")
-    warm(None, (), Settings(jobs=2))
+    warm(None, (), Settings(cache_dir=Path("cache"), jobs=2))
     monkeypatch.chdir(tmp_path / "here")
     yield tmp_path / "there"
     sandbox.release()

@@ -19,9 +19,9 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.load import hand_to_triton, hash_triton
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
-from asmtune.compile.reuse import hand_to_triton, hash_triton
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem

@@ -274,7 +274,7 @@ class Front:
 
     def hand_to_triton(self, config: Config) -> None:
         """Spare Triton the compile of a config that is launched next, if it was compiled here."""
-        from asmtune.compile.reuse import hand_to_triton
+        from asmtune.compile.load import hand_to_triton
 
         hand_to_triton(self.lowering, config, ArtifactCache.of(self.settings))
 
