@@ -175,8 +175,8 @@ class DecoratorOptions:
         is_number = isinstance(limit_us, int | float) and not isinstance(limit_us, bool)
         if limit_us is not None and not (is_number and limit_us >= 0):
             raise ArgumentTypeError(
-                f"small={shortened(repr(limit_us))}: give microseconds, a number of 0 or more, "
-                "or None"
+                f"skip_tuning_below_us={shortened(repr(limit_us))}: give microseconds, a number of "
+                "0 or more, or None"
             )
         if not isinstance(self.use_nearest_shape, bool):
             raise ArgumentTypeError(

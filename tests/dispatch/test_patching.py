@@ -521,7 +521,7 @@ def test_buckets_that_change_no_key(gpu: HostGpu) -> None:
         ({"key": ["n"]}, "patch: 'key' is no option for all kernels"),
         ({"effort": "hard"}, "unknown effort 'hard'"),
         ({"on_miss": "cry"}, "on_miss='cry': give one of"),
-        ({"skip_tuning_below_us": -0.5}, "small=-0.5: give"),
+        ({"skip_tuning_below_us": -0.5}, "skip_tuning_below_us=-0.5: give"),
         ({"buckets": ["pow2"]}, "bucket 'pow2' is no rule"),
     ],
 )
