@@ -66,7 +66,7 @@ def test_all_kernels_of_a_module() -> None:
     vars(module).update(one=one, again=one, both={"a": one, "b": two}, listed=[three], size=3)
     assert autotuners(module) == [one, two, three]
     reconfigure(module, skip_tuning_below_us=None, on_miss="predict")
-    assert [(k.options.small, k.options.on_miss) for k in (one, two, three)] == [
+    assert [(k.options.skip_tuning_below_us, k.options.on_miss) for k in (one, two, three)] == [
         (None, "predict")
     ] * 3
 

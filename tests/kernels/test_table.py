@@ -21,6 +21,7 @@ from asmtune.kernels import attention, gelu, gru, matmul
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.runtime.decorator import reconfigure
+from asmtune.runtime.options import HOST_LAUNCH_US
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
@@ -369,7 +370,7 @@ def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch)
         assert gelu._tuned.options.choices["force"] is True
     finally:
         reconfigure(gelu, skip_tuning_below_us=before.skip_tuning_below_us, force=False)
-    assert seen == [("auto", False)]
+    assert seen == [(HOST_LAUNCH_US, False)]
 
 
 def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:

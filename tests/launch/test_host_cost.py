@@ -135,7 +135,7 @@ def test_the_measurement_tunes_nothing(name: str, monkeypatch: pytest.MonkeyPatc
     for module in map(module_of, (name, *case_of(name).also)):
         sizes |= module.problem(CASES[name].shape, "fp16", "meta").arguments
     for tuner, options in changed:
-        assert options.small == math.inf
+        assert options.skip_tuning_below_us == math.inf
         config = options.fallback_config(tuner.space, sizes)
         assert config.kwargs.keys() <= set(tuner.arg_names)
     tuned = {id(tuner) for tuner, _ in changed}

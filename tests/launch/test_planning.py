@@ -85,7 +85,7 @@ GIVEN = {
     "one": 1,
     "nothing": None,
     "double": 0.1,
-    "skip_tuning_below_us": -3,
+    "small": -3,
 }
 
 

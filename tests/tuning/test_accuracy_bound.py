@@ -121,10 +121,10 @@ def test_records_of_other_bounds_are_not_taken(tmp_path: Path) -> None:
         return 1 * in_double(values)
 
     ways: list[dict[str, Any]] = [
-        {"accuracy": None, "reference": None},
-        {"accuracy": None, "reference": None, "tolerance": 0.1},
-        {"accuracy": Bound(p99=3e-2)},
-        {"accuracy": Bound(p99=1e-3)},
+        {"check": "close", "reference": None},
+        {"check": "close", "reference": None, "tolerance": 0.1},
+        {"check": Bound(p99=3e-2)},
+        {"check": Bound(p99=1e-3)},
         {"reference": earlier},
         {"reference": other},
         {},
