@@ -146,10 +146,10 @@ def test_failure_is_one_warning(host: Host, told: Told, monkeypatch: pytest.Monk
 def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the arguments cannot be copied, one warning; the pick stands, nothing is tuned."""
 
-    def full(*_: Any) -> Any:
+    def full(*_: Any, **__: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB")
 
-    monkeypatch.setattr(copies, "_copy", full)
+    monkeypatch.setattr(copies, "placed", full)
     resolver = later(host, told)
     with pytest.warns(BackgroundWarning, match="cannot be copied: CUDA out of memory.*free memory"):
         assert described(resolver.resolve(miss())) == ("fallback", True, support.DEFAULT)
