@@ -38,7 +38,7 @@ from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.report.documents import read_reports, report_json
-from asmtune.report.tables import prune_table, worth
+from asmtune.report.tables import prune_table
 from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
 from tests.sample_kernels import asks_for_warps, one_pointer, product_problem
@@ -267,9 +267,9 @@ def test_what_a_grid_depends_on(product: Problem, grid: Any, read: set[str] | No
 
 @pytest.mark.slow(seconds=6)
 def test_the_best_of_a_large_space_are_sketched(
-    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    funnel: Funnel, product: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left out says its rank and time; report, table and JSON count it."""
+    """What is left out says its rank and time, and the report counts it."""
     monkeypatch.setattr(rounds, "SKETCHES", 10)
     report = funnel.prune(product, TILES)
     assert len(funnel.sketches) == 10
@@ -289,18 +289,10 @@ def test_the_best_of_a_large_space_are_sketched(
     assert among_sketches.expected_share is not None
     lost = MOST_LOST["tenth"][0][0]
     assert report.compiled.expected_share == among_sketches.expected_share - lost
-    said = " ".join("\n".join(worth(report)).split())
-    assert f"widened by {lost:.3f} for 98 configs that were not sketched" in said
     compiled = sum(verdict.artifact is not None for verdict in report.verdicts)
     (note,) = (note for note in report.notes if "tile arithmetic" in note)
     assert note.startswith("108 ranked by tile arithmetic, 10 by sketches, ")
     assert compiled < 10
-    console = Console(width=200, record=True, file=(tmp_path / "out").open("w"))
-    console.print(prune_table([report]))
-    assert "98 ranked by tile arithmetic only" in console.export_text()
-    path = tmp_path / "report.json"
-    path.write_text(report_json([report]))
-    assert read_reports(path)[0].counts() == counts
 
 
 @pytest.mark.slow(seconds=3)

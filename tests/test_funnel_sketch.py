@@ -95,15 +95,6 @@ def test_what_is_compiled(funnel: Funnel) -> None:
     assert places == [None] * 3 + ["sketch"] * 7 + ["compile"] * 2
 
 
-def test_only_these_are_compiled(funnel: Funnel, empty_settings: Settings) -> None:
-    """No artifact is made of what the budget leaves out, and none is read again as one."""
-    known: dict[str, Any] = {}
-    report = replace(funnel, settings=empty_settings, known=known).prune(scale_problem(), BLOCKS)
-    made = {verdict.artifact for verdict in report.kept}
-    assert set(known) == made
-    assert len(made) == 3
-
-
 def test_one_front_end(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is compiled after its sketch does not walk the kernel's source again."""
     walked: Counter[str] = Counter()

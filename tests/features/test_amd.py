@@ -35,7 +35,6 @@ from tests.launch_kernels import (
     looped,
     persistent,
     pointers,
-    two_loops,
 )
 
 MACHINES = ("MI250X", "MI300X", "MI355X")
@@ -108,15 +107,6 @@ def test_persistent_products(machine: str, flatten: bool, launch: Launch) -> Non
 def unrolled_config() -> Config:
     """A config whose tile each wavefront has a part of."""
     return Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=2)
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_two_loops(machine: str, launch: Launch) -> None:
-    """Loops that follow each other have the trips of their own lines."""
-    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "first": 100, "second": 7}
-    reading = launch(Problem(two_loops, arguments, (4,)), Config({"BLOCK": 512}), machine)
-    assert moved(reading, "load") == 4 * 512 * 4 * 100
-    assert moved(reading, "store") == 4 * 512 * 4 * 7
 
 
 @pytest.mark.parametrize("machine", MACHINES)

@@ -16,7 +16,7 @@ from asmtune.core.problem import Problem
 from asmtune.predict.features.cycles import Locality, program_cycles
 from asmtune.predict.features.execution import executions
 from asmtune.predict.features.registry import LaunchReading
-from tests.launch_kernels import Launch, column_copy, pointers
+from tests.launch_kernels import Launch, pointers
 from tests.sample_kernels import scale_problem
 
 
@@ -87,16 +87,6 @@ def test_threads_without_an_element(block: int, warps: int, launch: Launch) -> N
     moved = 2 * block * 2
     sector = 2 * 32 * warps * share
     assert moved <= reading.cycles.l2_bytes <= max(moved, 2 * sector)
-
-
-def test_tiles_are_by_line(launch: Launch) -> None:
-    """A column's elements are a pitch apart; contiguous ones are neighbours."""
-    for pitch in (1, 4096):
-        arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "pitch": pitch}
-        problem = Problem(column_copy, arguments, (64,))
-        tiles = locality(launch(problem, Config({"BLOCK": 1024}), "H200")).tiles
-        assert {tile.strides for (tile,) in tiles.values()} == {(pitch,)}
-        assert {tile.share for (tile,) in tiles.values()} == {1.0}
 
 
 @pytest.mark.slow(seconds=1)

@@ -75,13 +75,6 @@ def test_more_programs_are_never_faster(values: dict[str, float], more: int) -> 
     assert not_below(us(values, programs=values["programs"] + more), us(values))
 
 
-@given(SOME, st.integers(1, 300), st.integers(1, 8))
-def test_waves_are_crossed_upwards(values: dict[str, float], programs: int, resident: int) -> None:
-    """One program more never makes a small grid faster."""
-    small = {**values, "programs_per_sm": float(resident), "programs": float(programs)}
-    assert not_below(us(small, programs=programs + 1.0), us(small))
-
-
 @given(SOME, st.floats(1, 100))
 def test_faster_dram_is_never_slower(values: dict[str, float], factor: float) -> None:
     """A higher rate of DRAM only ever takes time away."""
