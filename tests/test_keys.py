@@ -251,8 +251,8 @@ def by_keyword(M: int, *, N: int) -> int:
         ({"rows": pow2}, r"'rows' of key pow2\(rows\) is no parameter of add"),
         ("M", "key='M': expected a list of names"),
         (3, "key=3: expected a list of names"),
-        (["M", "N", "M"], "key 'M' stands twice"),
-        ([pow2("M"), pow2("M")], r"key 'pow2\(M\)' stands twice"),
+        (["M", "N", "M"], "key 'M' is given twice"),
+        ([pow2("M"), pow2("M")], r"key 'pow2\(M\)' is given twice"),
         ([lambda M: M, lambda M: -M], r"two functions .* called lambda\(M\): name them, key=\{"),
         ([pow2], r"key pow2 names no argument: write key=\[pow2\('N'\)\] or key=\{'N': pow2\}"),
         (

@@ -165,7 +165,7 @@ def deterministic_by_environment() -> bool:
 
 
 class SettingWarning(UserWarning):
-    """An environment variable has the name of a setting, and is none."""
+    """An environment variable is named like a setting, but no setting has its name."""
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def shortened(text: str, limit: int = 60) -> str:
-    """Cut a text that is longer than so many characters, and end it in three dots."""
+    """Cut a text that is longer than `limit` characters, and end it in three dots."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
@@ -54,7 +54,7 @@ def amount(value: float, unit: str) -> str:
         return _scaled(value, 1000.0, ("", "thousand", "million", "billion", "trillion"))
     if value == math.floor(value) or value >= 100:
         return f"{value:,.0f}"
-    # Of a few programs waves are thousandths.
+    # Small launches fill only thousandths of a wave.
     return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 

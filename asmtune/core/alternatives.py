@@ -29,7 +29,7 @@ def checked_alternatives(given: Any) -> dict[str, Callable[..., Any]]:
     """Check `alternatives=` and return it; {} for None.
 
     Raises:
-        InputError: it is no dict of functions by name, or a name is none that a record can hold.
+        InputError: it is no dict of functions by name, or a record cannot hold a name.
     """
     if given is None:
         return {}

@@ -149,7 +149,7 @@ class Config:
             return cls.from_dict(value)
         try:
             values = {name: getattr(value, name) for name in ("kwargs", *OPTION_AXES, "pre_hook")}
-            # Of an option given among the constexprs as well, Triton launches with the former.
+            # Where the constexprs hold an option as well, Triton launches with that value.
             kwargs = _checked_mapping(values["kwargs"])
             among = {name: kwargs.pop(name) for name in OPTION_AXES if name in kwargs}
             values |= {name: among[name] for name in among if values[name] is None}

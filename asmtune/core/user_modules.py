@@ -3,7 +3,7 @@
 A file is imported as `python file.py` would run it: it finds its neighbours and packages, and
 `sys.argv` has its path alone. A module's dotted name is looked up in the working directory as
 well. Both are imported within a limit, what they print goes to stderr, and whatever ends the
-import is told in one line. Neighbours of two folders may have the same name.
+import is reported in one line. Neighbours of two folders may have the same name.
 """
 
 from __future__ import annotations

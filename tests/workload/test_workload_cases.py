@@ -65,7 +65,7 @@ def facts(found: Work) -> dict[str, Any]:
 def work_of(case: Case, text: str = "") -> Work:
     """The work of a case, of its own text or another's."""
     launch = call(case.grid, **case.values)
-    text = text or lower(case.kernel, **case.values)
+    text = text or lower(case.kernel, case.arch, **case.values)
     return Kernel(text).work(LaunchArguments(case.values, launch.grid, case.sizes))
 
 

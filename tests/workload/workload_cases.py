@@ -7,18 +7,20 @@ from typing import Any
 
 import torch
 
+from tests import gluon_kernels as gluons
 from tests.workload import workload_kernels as kernels
 from tests.workload.workload_lowering import F16, F32, I32, I64, pointer
 
 
 @dataclass(frozen=True)
 class Case:
-    """A launch, and the bytes behind its tensors where these are given."""
+    """A launch for an architecture, and the bytes behind its tensors where these are given."""
 
     kernel: Any
     grid: tuple[int, ...]
     values: dict[str, Any]
     sizes: dict[str, int]
+    arch: int = 90
 
 
 def of(
@@ -169,3 +171,39 @@ CASES = {
     ),
 }  # fmt: skip
 """Each proves something: a product, a pointer's way, a loop's bound, state from step to step."""
+
+
+def half(*extents: int) -> torch.Tensor:
+    """A tensor of 16-bit numbers without memory."""
+    return torch.empty(extents, device="meta", dtype=F16)
+
+
+def gluon(kernel: Any, grid: int, arch: int = 90, **values: Any) -> Case:
+    """A launch of a Gluon kernel with four warps."""
+    return Case(kernel, (grid,), {"num_warps": 4, **values}, {}, arch)
+
+
+ROWS = gluons.descriptor(half(1024, 64), [64, 64])
+TILED = {
+    "a_desc": gluons.descriptor(half(128, 512), [128, 64]),
+    "b_desc": gluons.descriptor(half(512, 128), [64, 128]),
+    "c_desc": gluons.descriptor(half(128, 128), [128, 128]),
+}
+ONE = half(32, 32).float()
+LONG = half(5000).float()
+CASES |= {
+    "gluon_rows": gluon(
+        gluons.row_sum, 100, x_ptr=half(100, 3000), y_ptr=half(100), columns=3000, BLOCK=1024
+    ),
+    "gluon_copies": gluon(gluons.copied_sum, 5, x_ptr=LONG, y_ptr=LONG, n=5000, BLOCK=1024),
+    "gluon_parts": gluon(gluons.passed_on, 1, x_desc=ROWS, y_desc=ROWS, n=1024, BLOCK=64),
+    "gluon_results": gluon(
+        gluons.handed_back, 1, x_ptr=half(64), y_ptr=half(64), z_ptr=half(64), n=9
+    ),
+    "gluon_tcgen05": gluon(gluons.one_tile, 1, 100, **TILED, K=512, TILE=128),
+    "gluon_fma": gluon(gluons.exact_dot, 1, x_ptr=ONE, y_ptr=ONE, TILE=32),
+    "gluon_descriptors": gluon(
+        gluons.described, 16, x_ptr=half(1000, 64), y_ptr=half(1000, 64), n=1000, BLOCK=64
+    ),
+}
+"""Partitions, copies, products of tensor memory and descriptors of Gluon's front end."""

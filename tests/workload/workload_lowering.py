@@ -14,10 +14,10 @@ from asmtune.triton_api.compiler import Toolchain
 F16, F32, I32, I64 = torch.float16, torch.float32, torch.int32, torch.int64
 
 
-@lru_cache(maxsize=1)
-def toolchain() -> Toolchain:
-    """Triton's compiler for sm_90."""
-    return Toolchain("cuda", 90, 32)
+@lru_cache(maxsize=2)
+def toolchain(arch: int = 90) -> Toolchain:
+    """Triton's compiler for an architecture."""
+    return Toolchain("cuda", arch, 32)
 
 
 def pointer(dtype: torch.dtype = F32) -> torch.Tensor:
@@ -25,9 +25,9 @@ def pointer(dtype: torch.dtype = F32) -> torch.Tensor:
     return torch.empty(16, device="meta", dtype=dtype)
 
 
-def lower(function: Any, /, **values: Any) -> str:
-    """TTIR as the front end leaves it."""
-    chain = toolchain()
+def lower(function: Any, arch: int = 90, /, **values: Any) -> str:
+    """TTIR as the front end leaves it; TTGIR of a Gluon kernel."""
+    chain = toolchain(arch)
     return chain.front_end(chain.specialise(function, values))[0]
 
 

@@ -157,7 +157,7 @@ def _unknown(part: KeyPart, name: str, arg_names: Sequence[str], kernel: str) ->
 
 def _repeated(part: KeyPart) -> str:
     if part.function is None or part.name.split("(")[0] in KINDS:
-        return f"asm_autotune: key {part.name!r} stands twice; give it once"
+        return f"asm_autotune: key {part.name!r} is given twice; give it once"
     return (
         f"asm_autotune: two functions in key= would be called {part.name}: "
         "name them, key={'cells': lambda M, N: M * N, ...}"

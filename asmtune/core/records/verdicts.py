@@ -167,8 +167,8 @@ class Selection:
         ranks: number of ranks kept; near ties and the default config come on top.
         expected_share: average share of the best speed that the kept configs reach, in
             [0, 1]; None if the scorer's error was never measured.
-        chance_dropped: probability that no kept config is within 1% of the best; None likewise.
-        source: the data that the two were measured on, in words; None likewise.
+        chance_dropped: probability that no kept config is within 1% of the best; None as above.
+        source: the data that the two were measured on, in words; None as above.
         other_device: the device that the two were measured on, if that is another than the
             report's target; None where all are kept, which holds on any device.
         low_share: share of the best speed that nine in ten launches reach at least; None as

@@ -148,7 +148,7 @@ class Space:
         """Convert a space, a list of configs or a mapping of axes to a space.
 
         Raises:
-            SpaceError: it is none of these, or malformed.
+            SpaceError: it is something else, or malformed.
         """
         if isinstance(value, Space):
             return value
@@ -244,7 +244,7 @@ class Space:
     def lacks(self, config: Config, /, **context: Any) -> str | None:
         """Return why a config is not in the space, or None; `context` is as for `configs`."""
         if self._points is not None and config not in self._points:
-            return f"it is none of the {len(self._points)} configs given"
+            return f"it is not among the {len(self._points)} configs given"
         misfit = misfit_of(config, self.axes) if self._points is None else None
         if misfit is not None:
             return misfit
@@ -291,7 +291,7 @@ class Space:
     def describe_empty(self, /, **context: Any) -> str:
         """Name in one line constraints that no point satisfies together, and the sizes they see.
 
-        Where a constraint has raised, the first reason is told.
+        Where a constraint has raised, the text ends in the first reason.
         """
         raised = [text for one in self.constraints for text in one.raised]
         needed = self.constraints

@@ -183,7 +183,7 @@ class LoopContext:
 def carried_state(context: LoopContext) -> CarriedState | None:
     """Return the state that goes from step to step of a loop on a small grid, or None.
 
-    A sum that the next tile starts anew is none, nor is one that is stored after its last step:
+    A sum that the next tile starts anew does not count, nor does one stored after its last step:
     only where steps store what earlier ones left, or multiply it, does each step wait for the last.
     """
     if not context.is_small:
@@ -301,7 +301,7 @@ _SUMS: Final = frozenset(
 def _state_in_memory(context: LoopContext, node: Node) -> set[int] | None:
     """Detect state that goes through memory, with a barrier or a wait in the loop.
 
-    Sums in memory, which any order of the steps gives, are none.
+    Sums in memory do not count: any order of the steps gives them.
     """
     waits = any(
         (other.name in BARRIERS or (other.name == "scf.while" and other is not node))

@@ -158,7 +158,7 @@ def _writes_elsewhere(flow: Flow, node: Node) -> bool:
     pointers = [value for value, kind in kinds.items() if kind.addresses]
     if pointers:
         return any(roots(flow, value)[1] for value in pointers)
-    # A number of 64 bits may be an address; one of 32 is none, or is of shared memory.
+    # A number of 64 bits may be an address; one of 32 is at most an address of shared memory.
     numbers = [value for value, kind in kinds.items() if kind.element == "i64"]
     return bool(numbers) and all(roots(flow, value)[1] for value in numbers)
 

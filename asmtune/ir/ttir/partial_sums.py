@@ -34,7 +34,7 @@ _ATOMIC_ADDS: Final = (" fadd,", " add,")
 class PartialCheck:
     """Follows what is stored to one argument back to sums over a tile, a loop or a product.
 
-    Maxima and minima are followed likewise; they may begin with any constant, and are not scaled.
+    Maxima and minima are followed the same way. They may begin with any constant, without scales.
 
     Args:
         flow, operations: the kernel and its accesses.

@@ -198,7 +198,7 @@ class Strides:
         )
 
     def _uniform(self, value: int) -> int | None:
-        """Return the number that all elements of a tensor equal; None if there is none."""
+        """Return the number that all elements of a tensor equal; None if they differ."""
         owner, _ = self._plan.tree.sources[value]
         if isinstance(owner, Body):
             return None
