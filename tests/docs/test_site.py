@@ -142,7 +142,10 @@ def test_reference_has_all_names_and_commands(site: Path) -> None:
     api = (site / "reference" / "api.html").read_text()
     assert [name for name in asmtune.__all__ if f'id="asmtune.{name}"' not in api] == []
     commands = (site / "reference" / "cli.html").read_text()
-    assert all(f"asmtune {name}<" in commands for name in ("prune-report", "tune", "cache ls", "model replay"))
+    assert all(
+        f"asmtune {name}<" in commands
+        for name in ("prune-report", "tune", "cache ls", "model replay")
+    )
     # typer cuts a summary that is too long for a line.
     assert [line for line in commands.splitlines() if line.endswith("...</li>")] == []
 
