@@ -101,20 +101,20 @@ def application(command: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(before)
-    registered = app.registered_commands
+    infos: list[Any] = []
     for name, place in _PLACES.items():
         if command not in (None, name):
             continue
         module, _, attribute = place.rpartition(".")
         found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
-            registered = [*registered, *found.registered_commands]
+            app.add_typer(found, name=name, short_help=found.info.help)
+            infos += found.registered_commands
         else:
             app.command(name, context_settings=CONTEXT if name == "run" else None)(found)
     # A list of commands shows each one's first paragraph, which is cut unless it is given as a
     # summary.
-    for info in registered:
+    for info in [*app.registered_commands, *infos]:
         info.short_help = " ".join((info.callback.__doc__ or "").split("\n\n")[0].split())
     return app
 

@@ -15,7 +15,10 @@ from asmtune.report.runs import run_json, run_report, runs_json, runs_table
 from asmtune.store.trace.reader import read_summary, read_trace
 from asmtune.store.trace.run import Summary, find_run, run_files
 
-app: Final = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app: Final = typer.Typer(
+    help="List tuning runs, and show one.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 Kernel = Annotated[str | None, typer.Option(help="Only runs of this kernel.")]
 

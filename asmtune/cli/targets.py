@@ -24,7 +24,10 @@ from asmtune.core.hardware.shipped import known_targets, load_target, match_devi
 if TYPE_CHECKING:
     from asmtune.measure.rates import MeasuredRate
 
-app: Final = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app: Final = typer.Typer(
+    help="List, show and measure devices.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 _UNSAFE: Final = re.compile(r"[^\w.-]+")
 

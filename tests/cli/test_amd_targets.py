@@ -18,11 +18,11 @@ NEVER_RUN = "predicted from its assembly and data sheet; never run on hardware"
 
 @pytest.mark.slow(seconds=6)
 def test_two_vendors_side_by_side(commands: Commands) -> None:
-    """One report has both vendors' ranks; of AMD's it says that nothing was run."""
+    """One report has both vendors' tables; of AMD's it says that nothing was run."""
     pair = ("--target", "MI300X", "--target", "H200")
     out = commands.run(*PRUNE, *pair, *SMALL, "--axis", "BLOCK_K=32,64", "--compile", "4")
-    assert "MI300X rank" in out.out
-    assert "H200 rank" in out.out
+    assert "Kept on MI300X, best first" in out.out
+    assert "Kept on H200, best first" in out.out
     assert f"MI300X: {NEVER_RUN}" in out.out
     assert f"H200: {NEVER_RUN}" not in out.out
     assert "MI300X: chosen by tile arithmetic: no sketch reads the TTGIR of gfx942" in out.out
