@@ -23,7 +23,7 @@ from asmtune.workshop.kernel_checks import (
     odd_shapes,
 )
 from asmtune.workshop.kernel_checks.checks import KINDS
-from asmtune.workshop.kernel_checks.new_kernel import KernelSignature, write_kernel
+from asmtune.workshop.kernel_checks.new_kernel import write_kernel
 from asmtune.workshop.kernel_checks.reports import ResultComparison
 from asmtune.workshop.kernel_checks.tolerances import excess
 
@@ -437,7 +437,7 @@ def test_plugin(tmp_path: Path) -> None:
         'pytest_plugins = ["asmtune.workshop.kernel_checks.pytest_plugin"]\n'
     )
     (tmp_path / "test_mine.py").write_text(TEST)
-    write_kernel(KernelSignature.parse("twice", "x: (K,) fp32", "(K,)"), tmp_path)
+    write_kernel("twice", tmp_path)
     variables = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(

@@ -504,77 +504,43 @@ def test_references_that_do_not_fit(
         found_in(planted(tmp_path, [replacement]))
 
 
-FUNCTION = """
-import triton.language as tl
-
-def double(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
-
-def twice(x_ptr):
-    return 2 * x_ptr
-"""
-
-
 @pytest.mark.slow(seconds=12)
-def test_plain_function(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], session_cache: Path
-) -> None:
-    """A plain Triton function with a reference is diagnosed by the command: exit 1, and JSON."""
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], session_cache: Path) -> None:
+    """A wrong kernel is diagnosed by the command in a process of its own: exit 1, and JSON."""
+    planted(tmp_path, FAULTS["mask"])
     commands = Commands(tmp_path, capsys)
-    (tmp_path / "double.py").write_text(FUNCTION)
-    ran = commands.run(
-        *("diagnose", "{}/double.py:double", "--reference", "{}/double.py:twice", "--json"),
-        *("--arg", "x_ptr=fp16[n]", "--arg", "y_ptr=fp16[n]", "--arg", "n=4096"),
-        *("--axis", "BLOCK=64", "--grid", "cdiv(n, BLOCK)", "--device", "cpu"),
-    )
+    ran = commands.run("diagnose", "{}/rows.py", "--device", "cpu", "--json")
     assert ran.code == 1, ran
     document = json.loads(ran.out)
     first = next(one for one in document["findings"] if one["outcome"] == "cause")
     assert first["cause"] == "mask"
-    assert "behind the end of y_ptr were written" in first["seen"]
-
-
-PLAIN = {
-    "arguments": ("x_ptr=fp16[n]", "y_ptr=fp16[n]", "n=1000"),
-    "axes": {"BLOCK": [64]},
-    "grid": "cdiv(n, BLOCK)",
-}
+    assert "at cols=65 the result depends on memory around the arguments" in first["seen"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("times", "wrong"), [("2", False), ("(2 + (n == 1000))", True)])
+@pytest.mark.parametrize("wrong", [False, True])
 def test_a_fault_at_the_given_size_alone(
-    times: str, wrong: bool, tmp_path: Path, found_in: Callable[..., Diagnosis]
+    wrong: bool, tmp_path: Path, found_in: Callable[..., Diagnosis]
 ) -> None:
-    """A plain function is launched at the sizes that the user gives, and judged by them as well."""
-    stored = "    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)"
-    assert stored in FUNCTION
-    masked = f"    x = tl.load(x_ptr + at, at < n)\n    tl.store(y_ptr + at, x * {times}, at < n)"
-    (tmp_path / "double.py").write_text(FUNCTION.replace(stored, masked))
-    more = {**PLAIN, "reference": f"{tmp_path}/double.py:twice"}
-    found = found_in(f"{tmp_path}/double.py:double", **more)
+    """A kernel is launched at the sizes that the user gives, and judged by them as well."""
+    changes = [("total += x", f"total += x * (1 + (cols == {100 if wrong else 101}))")]
+    found = found_in(planted(tmp_path, changes), shape={"rows": 4, "cols": 100})
     assert found.wrong == wrong, found.text()
     assert found.cause is None
-    assert ("at n=1000 the result is wrong" in found.conclusion) == wrong
+    assert ("at rows=4, cols=100 the result is wrong" in found.conclusion) == wrong
 
 
 def test_code_that_does_not_compile(tmp_path: Path, found_in: Callable[..., Diagnosis]) -> None:
     """The exception of a kernel whose outputs cannot be read from its code is told."""
-    (tmp_path / "double.py").write_text(FUNCTION.replace("* 2)", "* missing)"))
-    more = {**PLAIN, "reference": f"{tmp_path}/double.py:twice"}
-    with pytest.raises(InputError, match=r"double: line 3 of the kernel, .*missing"):
-        found_in(f"{tmp_path}/double.py:double", **more)
+    changes = [("total += x", "total += missing"), ('OUTPUTS = ("y_ptr",)\n', "")]
+    with pytest.raises(InputError, match=r"rows: line \d+ of the kernel, .*missing"):
+        found_in(planted(tmp_path, changes))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("{}/plain.py:jitted",), "is a plain function: name its --reference"),
-        (
-            ("{}/plain.py:jitted", "--reference", "{}/plain.py:plain"),
-            'is a plain function: give its --grid "cdiv(n, BLOCK)"',
-        ),
+        (("{}/plain.py:jitted",), "is a plain function"),
         (("nothing",), "unknown kernel 'nothing'"),
         (("{}/doubled.py", "--device", "tpu"), "--device 'tpu': cuda or cpu"),
         (("softmax", "--dtype", "i8"), "does not support i8"),
