@@ -1,21 +1,26 @@
-"""An accuracy run: variants of a kernel on the same inputs, each against its reference."""
+"""An accuracy run: variants of a kernel on the same inputs, each against its reference.
+
+Its table and its JSON are made here as well.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.base.fingerprint import versions
+from asmtune.base.json_codec import to_json
 from asmtune.compile.interpreter import exact_floats, is_interpreting
 from asmtune.core.failures import required
-from asmtune.measure.accuracy import AccuracyStats, measure_with_histogram
-from asmtune.measure.distributions import ErrorHistogram
+from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
+from asmtune.report.cells import ReportTable, one_line, plain_table, words
+from asmtune.report.documents import document_text
 from asmtune.runtime.determinism import deterministic
 from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
 from asmtune.workshop.regression.accuracy_subject import (
@@ -27,17 +32,12 @@ from asmtune.workshop.regression.accuracy_subject import (
     variant_of,
 )
 from asmtune.workshop.regression.compare import environment_here
-from asmtune.workshop.regression.history import HistoryEntry, Level
 from asmtune.workshop.regression.run import BenchSubject, Environment
 
 WIDER: Final = ("fp64", "fp32")
 _SCALE: Final = "scale"
 _LIMIT: Final = "limit"
 _BESIDE: Final = re.compile(rf"{_SCALE}|^{_LIMIT}$")
-
-GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
-"""Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
-scatter about normally; a maximum is none of them."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ class AccuracyRow:
         variant: its name.
         output: its name where there are several; else "".
         dtype: of the inputs.
-        histogram: elements by relative error.
         scales: of the variant's outputs whose name holds "scale"; None without. These, and "limit",
             the largest magnitude that `clip` counts by, are compared if the reference has them in
             the same shape.
@@ -68,7 +67,6 @@ class AccuracyRow:
     output: str
     dtype: str
     stats: AccuracyStats
-    histogram: ErrorHistogram
     scales: ScaleStats | None = None
 
     @property
@@ -83,19 +81,17 @@ class AccuracyRun:
 
     Attributes:
         date: when it ended, ISO 8601, UTC.
-        label: the user's own, such as a commit; may be empty.
         environment: device and versions; without a GPU, the device says what took its place.
         kernel: name of the kernel or function.
         shape: sizes.
         dtype: of the inputs, if a variant names no other.
         against: the reference.
-        inputs: distribution or file.
+        inputs: distribution.
         seed: of the random numbers.
         rows: one a variant and output.
     """
 
     date: str
-    label: str
     environment: Environment
     kernel: str
     shape: Mapping[str, Any]
@@ -104,17 +100,6 @@ class AccuracyRun:
     inputs: str
     seed: int
     rows: tuple[AccuracyRow, ...]
-
-    @cached_property
-    def identity(self) -> str:
-        """Return a digest of when it ran and of all errors, 12 hex digits."""
-        errors = [[row.name, row.stats.mean_abs, row.stats.max_abs] for row in self.rows]
-        return digest(canonical([self.date, self.label, self.seed, errors]))[:12]
-
-    @property
-    def name(self) -> str:
-        """Return its label, or else its date."""
-        return self.label or self.date
 
     @property
     def terms(self) -> str:
@@ -125,17 +110,6 @@ class AccuracyRun:
         """Return what identifies a row in every run."""
         return BenchSubject(self.kernel, self.shape, row.dtype, row.name + self.terms)
 
-    @property
-    def entry(self) -> HistoryEntry:
-        """Return what a history keeps of it."""
-        levels = tuple(
-            Level(self.subject(row), value, value, value, metric)
-            for row in self.rows
-            for metric in GUARDED
-            for value in [float(getattr(row.stats, metric))]
-        )
-        return HistoryEntry(self.identity, self.date, self.label, self.environment, levels)
-
 
 @dataclass(frozen=True)
 class AccuracyRequest:
@@ -145,7 +119,7 @@ class AccuracyRequest:
         variants: by name; the first one alone if only the subject itself is measured.
         against: "fp64", "fp32", a variant's name, or `file.py:function`, which is called with
             the same inputs.
-        inputs: a distribution or a file.
+        inputs: a distribution.
     """
 
     subject: AccuracySubject
@@ -172,7 +146,7 @@ class AccuracyRequest:
             raise InputError(f"--against {against!r}: one of {known}, or file.py:function")
         return cls(subject, tuple(made.values()), against, inputs)
 
-    def run(self, device: str, seed: int, label: str = "") -> AccuracyRun:
+    def run(self, device: str, seed: int) -> AccuracyRun:
         """Measure all variants on a device, "cuda" or "cpu"; the seed is that of the inputs.
 
         Raises:
@@ -185,7 +159,6 @@ class AccuracyRequest:
             rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
         return AccuracyRun(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            label=label,
             environment=environment_of(device),
             kernel=self.subject.name,
             shape=self.subject.shape,
@@ -214,16 +187,16 @@ class AccuracyRequest:
         rows = []
         for name, output in found.items():
             most = None if limit is None else _by_blocks(limit, output)
-            measure = partial(measure_with_histogram, output, wanted[name], limit=most)
+            measure = partial(measure_accuracy, output, wanted[name], limit=most)
             label = name if len(found) > 1 else ""
             about = f"{where} {label}".strip()
             try:
                 errors = required("accuracy", measure)
             except InputError as error:
                 raise InputError(f"{about}: {error}") from error
-            if math.isnan(errors[0].p99):
+            if math.isnan(errors.p99):
                 raise InputError(f"{about}: output and reference have no finite number to compare")
-            rows.append(AccuracyRow(variant.name, label, dtype, *errors, _scales(scales)))
+            rows.append(AccuracyRow(variant.name, label, dtype, errors, _scales(scales)))
         return rows
 
     def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
@@ -291,3 +264,51 @@ def environment_of(device: str) -> Environment:
         return environment_here()
     name = "CPU, Triton's interpreter" if is_interpreting() else "CPU"
     return Environment(gpu=name, board="", driver="", versions=versions())
+
+
+FORMAT: Final = "asmtune-accuracy"
+
+_NAMES: Final = {"p999": "p99.9", "cosine": "1 - cosine", "kl": "KL", "nonfinite": "NaN, inf"}
+_LEFT_OUT: Final = ("p99_ulps", "mean_abs", "kl", "p50", "p90", "amax", "max_abs")
+"""Statistics that a narrow terminal does not show, the first of these first."""
+
+
+def _heading(name: str) -> str:
+    spelled = name.replace("ulps", "ULPs").replace("rms", "RMS").replace("_", " ")
+    return _NAMES.get(name, spelled)
+
+
+_STATS: Final = tuple(
+    sorted((f.name for f in fields(AccuracyStats)[1:]), key=lambda name: name == "nonfinite")
+)
+_COLUMNS: Final = ("variant", "dtype", *map(_heading, _STATS), "scale max/mean")
+
+
+def _title(run: AccuracyRun) -> str:
+    shape = f" {words(run.shape)}" if run.shape else ""
+    inputs = f"{one_line(run.inputs)} inputs, seed {run.seed}"
+    return f"{one_line(run.kernel)}{shape} {run.dtype} against {one_line(run.against)}, {inputs}"
+
+
+def _cells(row: AccuracyRow) -> list[str]:
+    values = {name: getattr(row.stats, name) for name in _STATS}
+    values["cosine"] = max(0.0, 1.0 - values["cosine"])
+    texts = [f"{value:.3g}" for value in values.values()]
+    scales = row.scales
+    ratio = "-" if scales is None else f"{scales.most / scales.mean:.3g}"
+    return [one_line(row.name), row.dtype, *texts, ratio]
+
+
+def accuracy_table(run: AccuracyRun) -> ReportTable:
+    """Tabulate the errors, a row a variant and output."""
+    table = plain_table(
+        _title(run), _COLUMNS, left=2, spare=[*map(_heading, _LEFT_OUT), "scale max/mean"]
+    )
+    for row in run.rows:
+        table.add_row(*_cells(row), style="red" if row.stats.nonfinite else None)
+    return table
+
+
+def accuracy_json(run: AccuracyRun) -> str:
+    """Write the run as JSON, `{"format": "asmtune-accuracy", "version": 1, ...}`."""
+    return document_text(FORMAT, to_json(run))
