@@ -88,7 +88,8 @@ def test_legends_are_words(named: tuple[str, Any]) -> None:
     name, figure = named
     shown = legend_of(figure)
     assert shown >= LEGENDS[name]
-    assert not [text for text in shown if "_" in text]
+    # A launch has its kernel's name.
+    assert name == "roofline" or not [text for text in shown if "_" in text]
 
 
 def test_colours_on_both_cards(named: tuple[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,13 +25,12 @@ from asmtune.store.interchange import abridged
 from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files, read_moe
-from asmtune.workshop.exports.python_files import function_file, read_python, triton_configs
+from asmtune.workshop.exports.python_files import python_file
 
 
 class Format(StrEnum):
     """The formats of an export."""
 
-    TRITON = "triton-configs"
     PYTHON = "python"
     JSON = "json"
     VLLM = "vllm-moe"
@@ -103,12 +102,8 @@ def _text(form: Format, records: list[TuneRecord], fastest: int) -> str:
     """Write one file of all records."""
     if form is Format.JSON:
         return interchange.dumps(abridged(record, fastest) for record in records)
-    writers: Mapping[Format, Callable[[Iterable[KeyedConfigs]], str]] = {
-        Format.TRITON: triton_configs,
-        Format.PYTHON: function_file,
-    }
     entries = (configs_of(record, fastest) for record in _unedited(records))
-    return writers[form](entry for entry in entries if entry is not None)
+    return python_file(entry for entry in entries if entry is not None)
 
 
 def _unedited(records: list[TuneRecord]) -> list[TuneRecord]:
@@ -189,7 +184,7 @@ def _write_all(files: Mapping[Path, str]) -> None:
 def import_seeds(
     files: Annotated[
         list[Path],
-        typer.Argument(help="Files that `export` writes, or fused_moe files of vLLM or SGLang."),
+        typer.Argument(help="JSON that `export` writes, or fused_moe files of vLLM or SGLang."),
     ],
     kernel: Annotated[
         str | None,
@@ -219,8 +214,6 @@ def _read(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:
-        if path.suffix == ".py":
-            return read_python(text)
         try:
             document = parse_json(text)
         except ValueError as error:

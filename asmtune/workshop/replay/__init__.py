@@ -1,6 +1,7 @@
 """Replay: the funnel over recorded timings, to know its regret without a GPU.
 
+collect       every config of a space, timed on this machine's GPU
 flow          verdicts on recorded configs, ranked by each scorer
-results       shares of the best speed kept
-traces        tuning runs as recordings
+results       shares of the best speed kept, as records and tables
+train         training rows of the learned scorer
 """

@@ -107,7 +107,7 @@ def _draw(axes: Axes, entry: ChartEntry, name: str, colour: str, marker: str) ->
     if len(ends) > 1:
         arrow = {"arrowstyle": "-|>", "color": colour, "shrinkA": 3, "shrinkB": 4}
         axes.annotate("", ends[1], ends[0], arrowprops=arrow)
-    label = textwrap.shorten(name, _LETTERS, placeholder="…")
+    label = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
     return Line2D([], [], **style, markersize=_MARKER, label=label)
 
 
