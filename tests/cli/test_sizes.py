@@ -166,7 +166,6 @@ def test_a_plain_function_has_a_roofline(commands: Commands) -> None:
         (("{}/doubled.py", "--arg", "n=3"), "--arg is for a plain function"),
         (("{}/doubled.py", "--grid", "n"), "--grid is for a plain function"),
         (("{}/doubled.py", "--axis", "BLOCK=64"), "--axis is for a plain function"),
-        ((*ROWS, "--measure"), "--measure: .*plain.py:plain is a plain function, without tensors"),
         ((*ROWS, "--shape", "n=4"), "--shape and --dtype are for kernel modules"),
         ((*ROWS, "--dtype", "fp16"), "--shape and --dtype are for kernel modules"),
     ],

@@ -1,8 +1,7 @@
 """Checks of kernels for their authors: right results, and the cause of wrong ones.
 
 `checks` compares a kernel with a float64 reference on the inputs of `inputs`, by the bounds of
-`tolerances`; `pipelines` does so after each stage, and finds memory that is not freed; `reports`
-lists the comparisons. `pytest_plugin` brings this into pytest. `diagnose` runs experiments on the
+`tolerances`; `pipelines` does so after each stage; `reports` lists the comparisons. `pytest_plugin` brings this into pytest. `diagnose` runs experiments on the
 kernels of `subjects` that name the cause of a wrong result: `launches` makes them in a child
 process, and `evidence` reads the kernel's TTIR. `new_kernel` writes the files of a new kernel, its
 test among them.
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from asmtune.workshop.kernel_checks.checks import check_kernel as check_kernel
     from asmtune.workshop.kernel_checks.inputs import odd_shapes as odd_shapes
     from asmtune.workshop.kernel_checks.pipelines import PipelineStage as PipelineStage
-    from asmtune.workshop.kernel_checks.pipelines import check_leaks as check_leaks
     from asmtune.workshop.kernel_checks.pipelines import check_pipeline as check_pipeline
     from asmtune.workshop.kernel_checks.reports import TestReport as TestReport
     from asmtune.workshop.kernel_checks.reports import WrongResultError as WrongResultError
@@ -32,24 +30,10 @@ _HOMES = {
     "Tolerance": "asmtune.workshop.kernel_checks.tolerances",
     "WrongResultError": "asmtune.workshop.kernel_checks.reports",
     "check_kernel": "asmtune.workshop.kernel_checks.checks",
-    "check_leaks": "asmtune.workshop.kernel_checks.pipelines",
     "check_pipeline": "asmtune.workshop.kernel_checks.pipelines",
     "import_kernel": "asmtune.compile.interpreter",
     "odd_shapes": "asmtune.workshop.kernel_checks.inputs",
 }
-
-__all__ = [
-    "KernelChecks",
-    "PipelineStage",
-    "TestReport",
-    "Tolerance",
-    "WrongResultError",
-    "check_kernel",
-    "check_leaks",
-    "check_pipeline",
-    "import_kernel",
-    "odd_shapes",
-]
 
 
 def __getattr__(name: str) -> Any:

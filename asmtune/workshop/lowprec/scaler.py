@@ -27,35 +27,12 @@ from asmtune.workshop.lowprec.casting import (
 Method = Literal["ema", "max", "last"]
 
 _VERSION: Final = 1
-_MOST_ANOMALIES: Final = 100  # listed; all are counted
 _MOST_MARGIN: Final = 64
-_STATE: Final = ("updates", "nonfinite", "average", "amaxes", "anomalies")
+_STATE: Final = ("updates", "nonfinite", "average", "amaxes")
 
 
 class ScaleWarning(UserWarning):
     """Values that a scale should not be made of: an amax far off, NaN, or infinity."""
-
-
-@dataclass(frozen=True)
-class Anomaly:
-    """Update whose amax was far above the recent mean.
-
-    Attributes:
-        update: number of the update, from 1.
-        blocks: how many blocks it happened in.
-        amax, mean: the worst block's amax, and the mean of its amax over the history before it.
-    """
-
-    update: int
-    blocks: int
-    amax: float
-    mean: float
-
-    def __str__(self) -> str:
-        return (
-            f"update {self.update}: amax {self.amax:.3g} is {self.amax / self.mean:.3g} times the "
-            f"recent mean {self.mean:.3g}, in {self.blocks:,} blocks"
-        )
 
 
 @dataclass(eq=False)
@@ -78,7 +55,6 @@ class Scaler:
         anomaly: times the recent mean from which an amax is told.
         updates: number of updates so far.
         nonfinite: NaN and infinities in all updates so far; they are in no scale.
-        anomalies: the last 100, oldest first.
     """
 
     granularity: Granularity = field(default_factory=Granularity)
@@ -90,7 +66,6 @@ class Scaler:
     anomaly: float = 10.0
     updates: int = field(default=0, init=False)
     nonfinite: int = field(default=0, init=False)
-    anomalies: list[Anomaly] = field(default_factory=list, init=False)
     _average: torch.Tensor | None = field(default=None, init=False, repr=False)
     _amaxes: torch.Tensor | None = field(default=None, init=False, repr=False)
 
@@ -193,7 +168,6 @@ class Scaler:
             "nonfinite": self.nonfinite,
             "average": None if self._average is None else self._average.clone(),
             "amaxes": None if self._amaxes is None else self._amaxes.clone(),
-            "anomalies": [[a.update, a.blocks, a.amax, a.mean] for a in self.anomalies],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -218,13 +192,10 @@ class Scaler:
                     f"{mine!r}: make the scaler with the state's options, or begin anew"
                 )
         average, amaxes = self._loaded_amaxes(state["average"], state["amaxes"])
-        counts, anomalies = (state["updates"], state["nonfinite"]), state["anomalies"]
+        counts = (state["updates"], state["nonfinite"])
         if not all(map(_is_count, counts)):
             raise InputError(f"the state's counts are {shown(counts)}: it is damaged")
-        if not isinstance(anomalies, list | tuple) or not all(map(_is_anomaly, anomalies)):
-            raise InputError(f"the state's anomalies are {shown(anomalies)}: it is damaged")
         self.updates, self.nonfinite = counts
-        self.anomalies = [Anomaly(*one) for one in anomalies[-_MOST_ANOMALIES:]]
         self._average, self._amaxes = average, amaxes
 
     def _loaded_amaxes(
@@ -282,10 +253,11 @@ class Scaler:
         worst = int(ratio.argmax())
         if ratio[worst] < self.anomaly:
             return
-        values = (float(found.flatten()[worst]) for found in (amax, mean))
-        anomaly = Anomaly(self.updates, int((ratio >= self.anomaly).sum()), *values)
-        self.anomalies = [*self.anomalies, anomaly][-_MOST_ANOMALIES:]
-        _warn(str(anomaly))
+        largest, usual = (float(found.flatten()[worst]) for found in (amax, mean))
+        _warn(
+            f"update {self.updates}: amax {largest:.3g} is {largest / usual:.3g} times the recent "
+            f"mean {usual:.3g}, in {int((ratio >= self.anomaly).sum()):,} blocks"
+        )
 
 
 def _is_number(value: Any) -> bool:
@@ -306,14 +278,6 @@ def _is_same(value: Any, mine: Any) -> bool:
         )
     is_kind = isinstance(value, str) if isinstance(mine, str) else _is_number(value)
     return is_kind and bool(value == mine)
-
-
-def _is_anomaly(value: Any) -> bool:
-    if not isinstance(value, list | tuple) or len(value) != 4:
-        return False
-    update, blocks, *times = value
-    is_whole = _is_count(update) and _is_count(blocks)
-    return is_whole and all(type(t) is float and 0 < t < math.inf for t in times)
 
 
 def _is_amax(value: Any) -> bool:

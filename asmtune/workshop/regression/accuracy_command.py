@@ -34,10 +34,6 @@ Variants = Annotated[
     list[str],
     typer.Option(help="NAME=KEYWORDS, NAME=function(KEYWORDS), or a function's name; repeatable."),
 ]
-Inputs = Annotated[
-    str,
-    typer.Option(help="random, heavy-tailed or outlier-channels."),
-]
 Seed = Annotated[int, typer.Option(help="Seed of the inputs.")]
 Limits = Annotated[Path | None, typer.Option("--check", help="Judge by a file of limits.")]
 Write = Annotated[
@@ -52,7 +48,6 @@ def accuracy(
     shape: Shape = None,
     dtype: Dtype = None,
     variant: Variants = [],  # noqa: B006 - typer copies it
-    inputs: Inputs = "random",
     seed: Seed = 0,
     format_: Format = "text",
     check: Limits = None,
@@ -80,7 +75,6 @@ def accuracy(
             shape=None if shape is None else parse_assignments(shape, "--shape"),
             dtype=dtype,
             variants=unique("--variant", map(_variant, variant)),
-            inputs=inputs,
             seed=seed,
         )
     except NoGpuError as error:

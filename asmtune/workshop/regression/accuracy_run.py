@@ -22,7 +22,6 @@ from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
 from asmtune.report.cells import ReportTable, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.runtime.determinism import deterministic
-from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
 from asmtune.workshop.regression.accuracy_subject import (
     AccuracySubject,
     Outputs,
@@ -35,19 +34,10 @@ from asmtune.workshop.regression.compare import environment_here
 from asmtune.workshop.regression.run import BenchSubject, Environment
 
 WIDER: Final = ("fp64", "fp32")
-_SCALE: Final = "scale"
 _LIMIT: Final = "limit"
-_BESIDE: Final = re.compile(rf"{_SCALE}|^{_LIMIT}$")
-
-
-@dataclass(frozen=True)
-class ScaleStats:
-    """Count, least, mean and largest of an output's scales: finite magnitudes above 0."""
-
-    count: int
-    least: float
-    mean: float
-    most: float
+_BESIDE: Final = re.compile(rf"scale|^{_LIMIT}$")
+"""Names of outputs that are compared only if the reference has them in the same shape: scales, and
+the largest magnitude that `clip` counts by."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +48,12 @@ class AccuracyRow:
         variant: its name.
         output: its name where there are several; else "".
         dtype: of the inputs.
-        scales: of the variant's outputs whose name holds "scale"; None without. These, and "limit",
-            the largest magnitude that `clip` counts by, are compared if the reference has them in
-            the same shape.
     """
 
     variant: str
     output: str
     dtype: str
     stats: AccuracyStats
-    scales: ScaleStats | None = None
 
     @property
     def name(self) -> str:
@@ -86,7 +72,6 @@ class AccuracyRun:
         shape: sizes.
         dtype: of the inputs, if a variant names no other.
         against: the reference.
-        inputs: distribution.
         seed: of the random numbers.
         rows: one a variant and output.
     """
@@ -97,14 +82,13 @@ class AccuracyRun:
     shape: Mapping[str, Any]
     dtype: str
     against: str
-    inputs: str
     seed: int
     rows: tuple[AccuracyRow, ...]
 
     @property
     def terms(self) -> str:
-        """Return inputs and reference, with which the names of its subjects' variants end."""
-        return f", {self.inputs}, against {self.against}"
+        """Return the reference, with which the names of its subjects' variants end."""
+        return f", against {self.against}"
 
     def subject(self, row: AccuracyRow) -> BenchSubject:
         """Return what identifies a row in every run."""
@@ -119,24 +103,21 @@ class AccuracyRequest:
         variants: by name; the first one alone if only the subject itself is measured.
         against: "fp64", "fp32", a variant's name, or `file.py:function`, which is called with
             the same inputs.
-        inputs: a distribution.
     """
 
     subject: AccuracySubject
     variants: tuple[Variant, ...]
     against: str
-    inputs: str
 
     @classmethod
     def of(
-        cls, subject: AccuracySubject, variants: Mapping[str, Any], against: str, inputs: str
+        cls, subject: AccuracySubject, variants: Mapping[str, Any], against: str
     ) -> AccuracyRequest:
         """Check what is asked for, before anything runs.
 
         Raises:
-            InputError: a variant, the reference or the source of inputs is unknown.
+            InputError: a variant or the reference is unknown.
         """
-        check_source(inputs)
         if subject.name in variants:
             raise InputError(f"--variant {subject.name}: the kernel itself has this name")
         made = {subject.name: Variant(subject.name, subject.function)}
@@ -144,7 +125,7 @@ class AccuracyRequest:
         if against not in (*WIDER, *made) and ":" not in against:
             known = ", ".join((*WIDER, *made))
             raise InputError(f"--against {against!r}: one of {known}, or file.py:function")
-        return cls(subject, tuple(made.values()), against, inputs)
+        return cls(subject, tuple(made.values()), against)
 
     def run(self, device: str, seed: int) -> AccuracyRun:
         """Measure all variants on a device, "cuda" or "cpu"; the seed is that of the inputs.
@@ -164,7 +145,6 @@ class AccuracyRequest:
             shape=self.subject.shape,
             dtype=self.subject.dtype,
             against=self.against,
-            inputs=self.inputs,
             seed=seed,
             rows=tuple(rows),
         )
@@ -175,7 +155,6 @@ class AccuracyRequest:
         # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
         wanted = self._reference(variant, device, seed)
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
-        scales = {name: x for name, x in found.items() if _SCALE in name}
         named = found | wanted if found.keys() & wanted.keys() else found
         own, other = ({n: x.shape for n, x in side.items()} for side in (found, wanted))
         beside = {n for n in named if _BESIDE.search(n) and own.get(n) != other.get(n)}
@@ -196,7 +175,7 @@ class AccuracyRequest:
                 raise InputError(f"{about}: {error}") from error
             if math.isnan(errors.p99):
                 raise InputError(f"{about}: output and reference have no finite number to compare")
-            rows.append(AccuracyRow(variant.name, label, dtype, errors, _scales(scales)))
+            rows.append(AccuracyRow(variant.name, label, dtype, errors))
         return rows
 
     def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
@@ -204,7 +183,7 @@ class AccuracyRequest:
 
         torch.manual_seed(seed)
         dtype = variant.dtype or self.subject.dtype
-        return distributed(partial(self.subject.inputs, dtype, device), self.inputs)
+        return self.subject.inputs(dtype, device)
 
     def _reference(self, variant: Variant, device: str, seed: int) -> Outputs:
         """Compute what a variant is compared with; another variant has inputs of its own dtype."""
@@ -246,18 +225,6 @@ def _by_names(where: str, found: Outputs, wanted: Outputs) -> Outputs:
     return dict(zip(found, wanted.values(), strict=True))
 
 
-def _scales(scales: Outputs) -> ScaleStats | None:
-    import torch
-
-    flat = [value.double().flatten() for value in scales.values()]
-    values = torch.cat(flat).abs() if flat else torch.empty(0)
-    values = values[values.isfinite() & (values > 0)]
-    if not values.numel():
-        return None
-    least, mean, most = (float(x) for x in (values.min(), values.mean(), values.max()))
-    return ScaleStats(values.numel(), least, mean, most)
-
-
 def environment_of(device: str) -> Environment:
     """Describe the GPU, or the CPU in its place."""
     if device == "cuda":
@@ -281,29 +248,25 @@ def _heading(name: str) -> str:
 _STATS: Final = tuple(
     sorted((f.name for f in fields(AccuracyStats)[1:]), key=lambda name: name == "nonfinite")
 )
-_COLUMNS: Final = ("variant", "dtype", *map(_heading, _STATS), "scale max/mean")
+_COLUMNS: Final = ("variant", "dtype", *map(_heading, _STATS))
 
 
 def _title(run: AccuracyRun) -> str:
     shape = f" {words(run.shape)}" if run.shape else ""
-    inputs = f"{one_line(run.inputs)} inputs, seed {run.seed}"
-    return f"{one_line(run.kernel)}{shape} {run.dtype} against {one_line(run.against)}, {inputs}"
+    about = f"against {one_line(run.against)}, seed {run.seed}"
+    return f"{one_line(run.kernel)}{shape} {run.dtype} {about}"
 
 
 def _cells(row: AccuracyRow) -> list[str]:
     values = {name: getattr(row.stats, name) for name in _STATS}
     values["cosine"] = max(0.0, 1.0 - values["cosine"])
     texts = [f"{value:.3g}" for value in values.values()]
-    scales = row.scales
-    ratio = "-" if scales is None else f"{scales.most / scales.mean:.3g}"
-    return [one_line(row.name), row.dtype, *texts, ratio]
+    return [one_line(row.name), row.dtype, *texts]
 
 
 def accuracy_table(run: AccuracyRun) -> ReportTable:
     """Tabulate the errors, a row a variant and output."""
-    table = plain_table(
-        _title(run), _COLUMNS, left=2, spare=[*map(_heading, _LEFT_OUT), "scale max/mean"]
-    )
+    table = plain_table(_title(run), _COLUMNS, left=2, spare=[*map(_heading, _LEFT_OUT)])
     for row in run.rows:
         table.add_row(*_cells(row), style="red" if row.stats.nonfinite else None)
     return table

@@ -75,7 +75,7 @@ def bench(
     check_inputs(listed(shapes), dtype)
     from asmtune.workshop.regression.processes import BenchProgress, BenchRequest, time_plan
 
-    request = BenchRequest(sources, listed(shapes), None, dtype, _bench_device(sources))
+    request = BenchRequest(sources, listed(shapes), dtype, _bench_device(sources))
     listener = progress or BenchProgress()
     plan = request.plan(settings or Settings.from_environment())
     listener.planned(plan)
@@ -128,7 +128,6 @@ def accuracy(
     shape: Shape | None = None,
     dtype: str | None = None,
     variants: Mapping[str, Any] | None = None,
-    inputs: str = "random",
     seed: int = 0,
 ) -> AccuracyRun:
     """Measure a kernel's errors against a reference, as `asmtune accuracy` does.
@@ -142,7 +141,6 @@ def accuracy(
         shape: sizes by name; by default the module's first.
         dtype: one of the module's; by default its first.
         variants: by name, keywords as a mapping, a function, or a text as of `--variant`.
-        inputs: "random", "heavy-tailed" or "outlier-channels".
         seed: of the inputs.
 
     Returns:
@@ -160,7 +158,7 @@ def accuracy(
     from asmtune.workshop.regression.accuracy_subject import load_subject
 
     subject = load_subject(str(kernel), shape, dtype)
-    request = AccuracyRequest.of(subject, variants or {}, against, inputs)
+    request = AccuracyRequest.of(subject, variants or {}, against)
     import torch
 
     if torch.cuda.is_available():

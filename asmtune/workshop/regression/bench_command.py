@@ -102,12 +102,6 @@ def _progress(processes: int) -> BenchProgress:
 
 
 def _plan_lines(plan: BenchPlan) -> Iterator[str]:
-    for name, count in plan.unstored.items():
-        stored = sum(row.subject.kernel == name for row in plan.rows)
-        yield (
-            f"{name}: nothing is stored for {count} of {count + stored} shapes and dtypes, "
-            f"which are left out; asmtune tune {name} stores one a shape"
-        )
     for missed in plan.missed:
         yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
     stale = [row for row in plan.rows if row.remark]

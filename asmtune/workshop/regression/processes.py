@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -44,40 +43,23 @@ from asmtune.workshop.regression.run import (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class BenchRequest:
     """Kernels, shapes and dtype to time.
 
     Attributes:
         kernels: names, files or modules; empty for all that come with asmtune.
-        shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
-            modules' own for which a config is stored.
-        unstored: as `BenchPlan` has it; filled by `rows`.
+        shapes, dtype: as `asmtune tune` takes them. Without shapes, those of the modules' own for
+            which a config is stored.
     """
 
     kernels: Sequence[KernelSource]
     shapes: Sequence[ShapeSource]
-    shapes_file: Path | None
     dtype: str | None
     device: str
-    unstored: dict[str, int] = field(default_factory=dict)
 
     def plan(self, settings: Settings) -> BenchPlan:
-        """Split the rows into those that can be timed and those that cannot.
-
-        Raises:
-            InputError: as `rows`.
-        """
-        rows = self.rows(settings)
-        return BenchPlan(
-            device=self.device,
-            rows=tuple(row for row in rows if isinstance(row, BenchRow)),
-            missed=tuple(row for row in rows if not isinstance(row, BenchRow)),
-            unstored=self.unstored,
-        )
-
-    def rows(self, settings: Settings) -> list[BenchRow | Missed]:
-        """Return a row for each kernel, shape and dtype, each subject once.
+        """Split the kernels, shapes and dtypes, each once, into what can be timed and what cannot.
 
         Raises:
             InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
@@ -93,24 +75,25 @@ class BenchRequest:
                 )
             for row in self._module_rows(module, reference, settings):
                 rows.setdefault(row.subject.identity, row)
-        return list(rows.values())
+        return BenchPlan(
+            device=self.device,
+            rows=tuple(row for row in rows.values() if isinstance(row, BenchRow)),
+            missed=tuple(row for row in rows.values() if isinstance(row, Missed)),
+        )
 
     def _module_rows(
         self, module: KernelModule, reference: str, settings: Settings
     ) -> Iterator[BenchRow | Missed]:
-        is_chosen = bool(self.shapes or self.shapes_file)
-        sizes = shapes_of(module, self.shapes, self.shapes_file)
-        has_one_dtype = self.dtype is not None or is_chosen
+        sizes = shapes_of(module, self.shapes, None)
+        has_one_dtype = self.dtype is not None or bool(self.shapes)
         dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
         space = required(f"space of kernel {module.name}", module.space)
         for dtype in dtypes:
             queue = TuningQueue(module, dtype, space, reference)
             for shape, problem in zip(sizes, queue.check(sizes), strict=True):
                 row = self._row(queue, shape, problem, settings)
-                if isinstance(row, BenchRow) or is_chosen:
+                if isinstance(row, BenchRow) or self.shapes:
                     yield row
-                else:
-                    self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
 
     def _row(
         self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings

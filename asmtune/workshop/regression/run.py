@@ -172,14 +172,11 @@ class BenchPlan:
 
     Attributes:
         missed: shapes that were asked for and have no usable stored config.
-        unstored: number of the modules' own shapes and dtypes without a stored config, by
-            kernel; these are left out.
     """
 
     device: str
     rows: tuple[BenchRow, ...]
     missed: tuple[Missed, ...]
-    unstored: Mapping[str, int]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from asmtune.workshop.kernel_checks import (
     Tolerance,
     WrongResultError,
     check_kernel,
-    check_leaks,
     check_pipeline,
     odd_shapes,
 )
@@ -402,19 +401,6 @@ def test_pipelines_keep_their_inputs() -> None:
     stage = PipelineStage("twice", lambda x: x.mul_(2), lambda x: x.mul_(2), Tolerance(0, 0, 0))
     assert not check_pipeline([stage], x).wrong
     assert torch.equal(x, torch.ones_like(x))
-
-
-def test_leaks_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without CUDA a line says that nothing was checked; with it growth is wrong."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "has no CUDA device" in check_leaks(lambda: None).notes[0]
-    kept: list[int] = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 512 * len(kept))
-    assert not check_leaks(lambda: None).wrong
-    (wrong,) = check_leaks(lambda: kept.append(1), calls=5).wrong
-    assert wrong.detail == "2,560 bytes more are in use after 5 calls"
 
 
 TEST = """

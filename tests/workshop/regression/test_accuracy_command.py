@@ -10,7 +10,8 @@ import pytest
 from tests.command_lines import Commands
 
 SCALES = str(Path(__file__).parents[3] / "examples" / "fp8_scales.py")
-RUN = ("accuracy", f"{SCALES}:per_channel", "--shape", "rows=8,cols=32")
+SHAPE = {"rows": 8, "cols": 32, "outliers": 1}
+RUN = ("accuracy", f"{SCALES}:per_channel", "--shape", "rows=8,cols=32,outliers=1")
 GUARD = ("--check", "{}/limits.json")
 
 
@@ -46,8 +47,12 @@ def test_exit_codes_of_a_guard(commands: Commands) -> None:
     head = '{"format": "asmtune-accuracy-thresholds", "version": 1, "limits": '
     limits.write_text(head + "[]}")
     assert commands.run(*RUN, *GUARD).code == 3
-    subject = {"kernel": "per_channel", "shape": {"rows": 8, "cols": 32}, "dtype": "fp32"}
-    subject["variant"] = "per_channel, random, against fp64"
+    subject = {
+        "kernel": "per_channel",
+        "shape": SHAPE,
+        "dtype": "fp32",
+    }
+    subject["variant"] = "per_channel, against fp64"
     for most, code in ((1.0, 0), (1e-6, 1)):
         row = {"subject": subject, "bound": {"p99": most}}
         limits.write_text(head + json.dumps([row]) + "}")
@@ -59,13 +64,17 @@ def test_exit_codes_of_a_guard(commands: Commands) -> None:
 def test_limits_of_a_renamed_variant(commands: Commands) -> None:
     """A variant that the file limits and the run lacks is told in one line, with exit code 3."""
     limits = commands.folder / "limits.json"
-    subject = {"kernel": "per_channel", "shape": {"rows": 8, "cols": 32}, "dtype": "fp32"}
+    subject = {
+        "kernel": "per_channel",
+        "shape": SHAPE,
+        "dtype": "fp32",
+    }
 
     def limited(**parts: str) -> dict[str, object]:
-        variant = f"{parts.pop('name')}, {parts.pop('inputs', 'random')}, against fp64"
+        variant = f"{parts.pop('name')}, against {parts.pop('against', 'fp64')}"
         return {"subject": {**subject, "variant": variant, **parts}, "bound": {"p99": 1.0}}
 
-    elsewhere = [limited(name="old", inputs="heavy-tailed"), limited(name="old", dtype="fp16")]
+    elsewhere = [limited(name="old", against="fp32"), limited(name="old", dtype="fp16")]
     elsewhere.append(limited(name="old", kernel="per_tensor"))
     head = {"format": "asmtune-accuracy-thresholds", "version": 1}
     rows = [limited(name="per_channel"), *elsewhere]
@@ -76,7 +85,7 @@ def test_limits_of_a_renamed_variant(commands: Commands) -> None:
     ran = commands.run(*RUN, *GUARD, "--variant", "new=per_tensor", "--format", "json")
     document = json.loads(ran.out)
     assert (ran.code, document["outcome"], document["counts"]["gone"]) == (3, "fine", 1)
-    assert ["limits of old, random, against fp64" in text for text in document["remarks"]] == [True]
+    assert ["limits of old, against fp64" in text for text in document["remarks"]] == [True]
     for form, line in (("text", "1 gone"), ("markdown", "### No larger error: 1 unchanged")):
         ran = commands.run(*RUN, *GUARD, "--variant", "new=per_tensor", "--format", form)
         assert ran.code == 3
@@ -109,7 +118,6 @@ def test_limits_are_written_and_judged(commands: Commands) -> None:
         (("--variant", "=x"), "neither NAME=SPEC nor a function's name"),
         (("--variant", "a=x=1", "--variant", "a=x=2"), "a is given twice"),
         (("--write-limits", "{}/absent/limits.json"), "no such folder"),
-        (("--inputs", "uniform"), "one of random, heavy-tailed, outlier-channels"),
         (("--dtype", "fp9"), "unknown dtype 'fp9'"),
         (("--against", "nothing"), "--against 'nothing'"),
     ],
