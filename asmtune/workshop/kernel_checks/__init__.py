@@ -1,10 +1,15 @@
 """Checks of kernels for their authors: right results, and the cause of wrong ones.
 
-`checks` compares a kernel with a float64 reference on the inputs of `inputs`, by the bounds of
-`tolerances`; `pipelines` does so after each stage; `reports` lists the comparisons. `pytest_plugin` brings this into pytest. `diagnose` runs experiments on the
-kernels of `subjects` that name the cause of a wrong result: `launches` makes them in a child
-process, and `evidence` reads the kernel's TTIR. `new_kernel` writes the files of a new kernel, its
-test among them.
+checks         `check_kernel`: a kernel against a float64 reference on inputs that find faults
+inputs         those inputs: special values, layouts, sizes that blocks miss
+tolerances     how far a result may lie from the exact one, by its dtype
+pipelines      several kernels, compared after each
+reports        comparisons and diagnoses as records and text
+pytest_plugin  fixtures of pytest
+diagnose       experiments that name the cause of a wrong result, on the modules of `subjects`
+launches       makes their launches, in a child process
+evidence       reads the kernel's TTIR for them
+new_kernel     writes the files of a new kernel
 """
 
 from __future__ import annotations

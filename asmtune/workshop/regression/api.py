@@ -6,7 +6,7 @@ imported inside the functions, so that `asmtune check` runs without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +19,6 @@ from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, 
 if TYPE_CHECKING:
     from asmtune.workshop.regression.accuracy_run import AccuracyRun
     from asmtune.workshop.regression.compare import Check, CheckFinding
-    from asmtune.workshop.regression.processes import BenchProgress
     from asmtune.workshop.regression.run import BenchRun
 
 BENCH_PROCESSES: Final = 8
@@ -43,7 +42,7 @@ def bench(
     processes: int = BENCH_PROCESSES,
     label: str = "",
     energy: bool = False,
-    progress: BenchProgress | None = None,
+    progress: Callable[[str], object] = str,
     settings: Settings | None = None,
 ) -> BenchRun:
     """Time kernels on their stored configs on this machine's GPU, as `asmtune bench` does.
@@ -58,7 +57,7 @@ def bench(
         processes: number of timing processes, run one after another.
         label: a name for the run, such as a commit.
         energy: whether to read the board's meter as well, 0.3 s a row and process.
-        progress: listens to the run.
+        progress: gets lines about the run; by default nothing is done with them.
         settings: limits and folders; by default from the environment.
 
     Returns:
@@ -73,18 +72,18 @@ def bench(
         raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
     sources = listed(kernels)
     check_inputs(listed(shapes), dtype)
-    from asmtune.workshop.regression.processes import BenchProgress, BenchRequest, time_plan
+    from asmtune.workshop.regression.processes import BenchRequest, plan_lines, time_plan
 
     request = BenchRequest(sources, listed(shapes), dtype, _bench_device(sources))
-    listener = progress or BenchProgress()
     plan = request.plan(settings or Settings.from_environment())
-    listener.planned(plan)
+    for line in plan_lines(plan):
+        progress(line)
     if not plan.rows:
         raise InputError(
             f"bench: no config is stored for any of it on {plan.device}; "
             "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
         )
-    return time_plan(plan, processes, listener, energy=energy).run(label, plan.missed)
+    return time_plan(plan, processes, progress, energy=energy).run(label, plan.missed)
 
 
 def check(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -13,13 +12,8 @@ from asmtune.cli.output import check_destinations, print_line, write_note
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.inputs.shapes import check_inputs
-from asmtune.report.cells import words
 from asmtune.workshop.regression.api import BENCH_PROCESSES, NoGpuError
 from asmtune.workshop.regression.api import bench as run_bench
-
-if TYPE_CHECKING:
-    from asmtune.workshop.regression.processes import BenchProgress
-    from asmtune.workshop.regression.run import BenchPlan
 
 FAILED: Final = 1
 NO_GPU: Final = 4
@@ -70,7 +64,7 @@ def bench(
             processes=processes,
             label=label,
             energy=energy,
-            progress=_progress(processes),
+            progress=lambda line: print_line(f"asmtune: {line}", err=True),
         )
     except NoGpuError as error:
         print_line(f"asmtune: {error}", err=True)
@@ -80,33 +74,3 @@ def bench(
     print_line(f"{output}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)
     if run.missed:
         raise typer.Exit(FAILED)
-
-
-def _progress(processes: int) -> BenchProgress:
-    from asmtune.workshop.regression.processes import BenchProgress, Collected
-
-    class Printed(BenchProgress):
-        def planned(self, plan: BenchPlan) -> None:
-            for line in _plan_lines(plan):
-                print_line(f"asmtune: {line}", err=True)
-
-        def process_ended(self, number: int, collected: Collected) -> None:
-            print_line(f"process {number} of {processes}: {len(collected.left)} rows", err=True)
-
-        def finished(self, collected: Collected) -> None:
-            for number, reason in collected.failures.items():
-                subject = collected.rows[number].subject
-                print_line(f"asmtune: {subject.kernel} {words(subject.shape)}: {reason}", err=True)
-
-    return Printed()
-
-
-def _plan_lines(plan: BenchPlan) -> Iterator[str]:
-    for missed in plan.missed:
-        yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
-    stale = [row for row in plan.rows if row.remark]
-    if stale:
-        yield (
-            f"{len(stale)} of {len(plan.rows)} rows are timed on configs of older records, "
-            f"such as {stale[0].subject.kernel} ({stale[0].remark})"
-        )

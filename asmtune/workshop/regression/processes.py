@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import ShapeSource, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.core.problem import Problem
+from asmtune.report.cells import words
 from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, reference_of
 from asmtune.runtime.offline.tuning_queue import TuningQueue
 from asmtune.store.lookup import StoreLookup
@@ -335,23 +336,12 @@ class Processes:
         return ""
 
 
-class BenchProgress:
-    """Listens to a bench run; each method does nothing by default."""
-
-    def planned(self, plan: BenchPlan) -> None:
-        """Hear of the plan, once, before anything is timed."""
-
-    def process_ended(self, number: int, collected: Collected) -> None:
-        """Hear of the end of each process, with its number from 1 on."""
-
-    def finished(self, collected: Collected) -> None:
-        """Hear, once, of the end of the last process."""
-
-
 def time_plan(
-    plan: BenchPlan, processes: int, progress: BenchProgress, *, energy: bool = False
+    plan: BenchPlan, processes: int, say: Callable[[str], object], *, energy: bool = False
 ) -> Collected:
     """Time the rows of a plan in a number of processes, and read the `energy` of launches.
+
+    `say` gets a line on each process and on each row that fails.
 
     Raises:
         MeasureError: a process cannot time anything, whatever the row.
@@ -360,9 +350,23 @@ def time_plan(
     with Processes(collected) as runner:
         for number in range(1, processes + 1):
             runner.take(number, another=number < processes, energy=energy)
-            progress.process_ended(number, collected)
-    progress.finished(collected)
+            say(f"process {number} of {processes}: {len(collected.left)} rows")
+    for place, reason in collected.failures.items():
+        subject = collected.rows[place].subject
+        say(f"{subject.kernel} {words(subject.shape)}: {reason}")
     return collected
+
+
+def plan_lines(plan: BenchPlan) -> Iterator[str]:
+    """Say what cannot be timed, and which configs may be out of date."""
+    for missed in plan.missed:
+        yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
+    stale = [row for row in plan.rows if row.remark]
+    if stale:
+        yield (
+            f"{len(stale)} of {len(plan.rows)} rows are timed on configs of older records, "
+            f"such as {stale[0].subject.kernel} ({stale[0].remark})"
+        )
 
 
 def _now() -> str:

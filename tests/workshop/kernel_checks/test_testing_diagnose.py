@@ -54,10 +54,6 @@ STORE = "    tl.store(y_ptr + row, tl.sum(total.to(tl.float32), 0))"
 
 FAULTS = {
     "mask": [(", mask=at < cols, other=0.0", "")],
-    "accumulator": [
-        ("(BLOCK,), tl.float32", "(BLOCK,), tl.float16"),
-        ("+= x", "+= x.to(tl.float16)"),
-    ],
     "race": [
         (STORE, "    tl.store(y_ptr, tl.load(y_ptr) + tl.sum(total, 0))"),
         (".double().sum(1)", ".double().sum().reshape(1)"),
@@ -65,14 +61,6 @@ FAULTS = {
     ],
     "alignment": [("tl.load(x_ptr", f"tl.load({ALIGNED}")],
     "bounds": [("y_ptr + row,", "y_ptr + row + 1,")],
-    "bounds by a grid": [
-        ('torch.zeros(shape["rows"]', 'torch.empty(shape["rows"]'),
-        ('grid = (shape["rows"],)', 'grid = (shape["rows"] - 1,)'),
-    ],
-    "bounds by two programs a row": [
-        ('torch.zeros(shape["rows"]', 'torch.empty(shape["rows"]'),
-        ("tl.program_id(0)", "tl.program_id(0) // 2"),
-    ],
     "accumulator rounded to fp16 at each step": [
         ("total += x", "total = (total + x).to(tl.float16).to(tl.float32)"),
     ],

@@ -41,13 +41,6 @@ LAUNCHES = {
         "BLOCK_M=16 BLOCK_N=16 BLOCK_K=16 GROUP_M=2",
         "cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)",
     ),
-    "persistent_matmul": (
-        {"M": 512, "N": 256, "K": 128},
-        "dict(a_ptr=(M, K), b_ptr=(N, K), c_ptr=('fp32', M, N), M=M, N=N, K=K, stride_am=K,"
-        " stride_bn=K, stride_cm=N)",
-        "BLOCK=16 NUM_SMS=4",
-        "NUM_SMS",
-    ),
     "dropout": (
         {"n": 1000},
         "dict(x_ptr=(n,), x_keep_ptr=('i32', n), output_ptr=(n,), n_elements=n, p=0.5)",
@@ -77,12 +70,6 @@ LAUNCHES = {
         "BLOCK=16",
         "cdiv(rows, BLOCK), cdiv(cols, BLOCK)",
     ),
-    "column_sums": (
-        {"M": 400, "N": 600},
-        "dict(x_ptr=(M, N), sums_ptr=('fp32', N), M=M, N=N, stride_m=N)",
-        "BLOCK_M=16 BLOCK_N=16",
-        "cdiv(N, BLOCK_N)",
-    ),
     "cross_entropy": (
         {"rows": 128, "n_cols": 1000},
         "dict(logits_ptr=(rows, n_cols), labels_ptr=('i64', rows), loss_ptr=('fp32', rows),"
@@ -97,13 +84,6 @@ LAUNCHES = {
         "BLOCK=32",
         "OH, cdiv(OW, BLOCK)",
     ),
-    "row_sums": (
-        {"rows": 64, "n_cols": 1000},
-        "dict(x_ptr=(rows, n_cols), partial_ptr=(rows, -(n_cols // -32)), n_cols=n_cols,"
-        " x_stride=n_cols, partial_stride=-(n_cols // -32))",
-        "BLOCK=32",
-        "rows, cdiv(n_cols, BLOCK)",
-    ),
     "histogram": (
         {"n": 1000},
         "dict(x_ptr=('i32', n), out_ptr=('i32', 32), n=n)",
@@ -114,7 +94,7 @@ LAUNCHES = {
 }
 """Sizes, arguments (a tuple is a tensor, of the module's dtype or of its own), axes and grid."""
 
-HALVES = ("matmul", "persistent_matmul", "layer_norm", "attention", "column_sums", "cross_entropy")
+HALVES = ("matmul", "layer_norm", "attention", "cross_entropy")
 """Kernels of fp16; the others are of fp32."""
 
 MODULE = """
@@ -191,11 +171,6 @@ FAULTS = [
             ("tl.dot(a, b, accumulator)", "tl.dot(a, b, accumulator, out_dtype=tl.float16)"),
         ],
     ),
-    (
-        "persistent_matmul",
-        "",
-        [("n[None, :] * stride_bn + k[:, None]", "n[None, :] + k[:, None] * stride_bn")],
-    ),
     ("dropout", "bounds", [("output_ptr + offsets", "output_ptr + offsets // 2")]),
     ("layer_norm", "mask", [("tl.where(cols < N, x - mean, 0.0)", "x - mean")]),
     (
@@ -212,10 +187,8 @@ FAULTS = [
     ("attention", "", [("acc * alpha[:, None] +", "acc +")]),
     ("attention", "", [("* stride_kz + off_h * stride_kh", "* stride_kz + off_h * stride_kn")]),
     ("transpose", "bounds", [("c[:, None] * y_stride", "c[:, None] * x_stride")]),
-    ("column_sums", "", [("tl.sum(x.to(tl.float32), axis=0)", "tl.sum(x.to(tl.float32), axis=1)")]),
     ("cross_entropy", "mask", [(INFINITE, ", other=0.0")]),
     ("convolution", "", [("at[0] * stride_xh + at[1]", "at[0] * stride_yh + at[1]")]),
-    ("row_sums", "bounds", [("row * partial_stride + block", "row * partial_stride")]),
     ("histogram", "mask", [("other=0", "other=1"), ("1, mask=at < n", "1")]),
 ]
 """Kernels with replacements in their text, and the cause; "" where none of the causes explains."""

@@ -97,29 +97,6 @@ def reference_matmul(a_ptr, b_ptr):
 
 
 @triton.jit
-def persistent_matmul(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bn, stride_cm,
-                      BLOCK: tl.constexpr, NUM_SMS: tl.constexpr):  # fmt: skip
-    tiles_n = tl.cdiv(N, BLOCK)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK) * tiles_n, NUM_SMS):
-        m = tile // tiles_n * BLOCK + tl.arange(0, BLOCK)
-        n = tile % tiles_n * BLOCK + tl.arange(0, BLOCK)
-        total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
-        for start in range(0, K, BLOCK):
-            k = start + tl.arange(0, BLOCK)
-            a = tl.load(a_ptr + m[:, None] * stride_am + k[None, :],
-                        mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
-            b = tl.load(b_ptr + n[None, :] * stride_bn + k[:, None],
-                        mask=(n[None, :] < N) & (k[:, None] < K), other=0.0)  # fmt: skip
-            total = tl.dot(a, b, total)
-        inside = (m[:, None] < M) & (n[None, :] < N)
-        tl.store(c_ptr + m[:, None] * stride_cm + n[None, :], total, mask=inside)
-
-
-def reference_persistent_matmul(a_ptr, b_ptr):
-    return a_ptr @ b_ptr.T
-
-
-@triton.jit
 def dropout(x_ptr, x_keep_ptr, output_ptr, n_elements, p, BLOCK_SIZE: tl.constexpr):
     offsets = tl.program_id(axis=0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
@@ -223,22 +200,6 @@ def reference_transpose(x_ptr):
 
 
 @triton.jit
-def column_sums(x_ptr, sums_ptr, M, N, stride_m, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tl.zeros((BLOCK_N,), dtype=tl.float32)
-    for start in range(0, M, BLOCK_M):
-        m = start + tl.arange(0, BLOCK_M)
-        inside = (m[:, None] < M) & (n[None, :] < N)
-        x = tl.load(x_ptr + m[:, None] * stride_m + n[None, :], mask=inside, other=0.0)
-        total += tl.sum(x.to(tl.float32), axis=0)
-    tl.store(sums_ptr + n, total, mask=n < N)
-
-
-def reference_column_sums(x_ptr):
-    return x_ptr.sum(0)
-
-
-@triton.jit
 def cross_entropy(logits_ptr, labels_ptr, loss_ptr, logits_stride, n_cols,
                   BLOCK_SIZE: tl.constexpr):  # fmt: skip
     row = tl.program_id(0)
@@ -276,20 +237,6 @@ def convolution(x_ptr, w_ptr, y_ptr, H, W, OH, OW, stride_xh, stride_wh, stride_
 
 def reference_convolution(x_ptr, w_ptr):
     return torch.nn.functional.conv2d(x_ptr[None, None], w_ptr[None, None])[0, 0]
-
-
-@triton.jit
-def row_sums(x_ptr, partial_ptr, x_stride, partial_stride, n_cols, BLOCK: tl.constexpr):
-    row, block = tl.program_id(0), tl.program_id(1)
-    cols = block * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * x_stride + cols, mask=cols < n_cols, other=0.0)
-    tl.store(partial_ptr + row * partial_stride + block, tl.sum(x, 0))
-
-
-def reference_row_sums(x_ptr):
-    rows, cols = x_ptr.shape
-    padded = torch.nn.functional.pad(x_ptr, (0, -cols % 32))
-    return padded.reshape(rows, -1, 32).sum(2)
 
 
 @triton.jit
