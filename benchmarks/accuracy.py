@@ -1,12 +1,11 @@
-"""Figures and tables of docs/howto/accuracy.md.
+"""Tables of docs/howto/accuracy.md.
 
     TRITON_INTERPRET=1 python -m benchmarks.accuracy
 
 Needs no GPU. Measures softmax by dtype under Triton's interpreter, and FP8 round trips by the
-granularity of their scales. Then 200 unchanged runs of the latter pass the guard, whose alarms are
-counted, and one more run reads one channel with twice its scale. Writes
-benchmarks/results/accuracy.json, the pictures `docs/images/accuracy*.svg`, and the count and the
-Markdown of the last check into the page.
+granularity of their scales. Then 200 unchanged runs of the latter are judged by the limits of the
+first, the alarms are counted, and one more run reads one channel with twice its scale. Writes
+benchmarks/results/accuracy.json, and the count and the Markdown of the last check into the page.
 """
 
 from __future__ import annotations
@@ -21,23 +20,19 @@ import torch
 
 import asmtune
 from asmtune.base.json_codec import to_json
-from asmtune.workshop.regression.accuracy_guard import ErrorLimits, Guard
-from asmtune.workshop.regression.accuracy_page import accuracy_figure
+from asmtune.workshop.regression.accuracy_guard import judge, limits_of
 from asmtune.workshop.regression.accuracy_run import AccuracyRequest, AccuracyRun
 from asmtune.workshop.regression.accuracy_subject import load_subject
-from asmtune.workshop.regression.check_page import check_markdown, trend_figure
-from asmtune.workshop.regression.history import HistoryEntry, extended
+from asmtune.workshop.regression.check_page import check_markdown
 from benchmarks.marked import between
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "accuracy.json"
 PAGE = ROOT / "docs" / "howto" / "accuracy.md"
-IMAGES = ROOT / "docs" / "images"
 SCALES = "examples/fp8_scales.py"
 GROUPS = (256, 128, 64, 32, 16)
 RUNS = 200
-LEVEL = 0.01
-INPUTS = ("random", "heavy-tailed")
+OUTLIERS = (1, 20)
 TABLE = ("<!-- granularity -->\n", "<!-- end of granularity -->\n")
 CHECK = ("<!-- guard -->\n", "<!-- end of guard -->\n")
 
@@ -46,7 +41,7 @@ def dtypes() -> AccuracyRun:
     """Measure softmax by the dtype of its input."""
     variants = {"in fp16": "dtype=fp16", "in bf16": "dtype=bf16"}
     shape = {"rows": 256, "cols": 512}
-    return asmtune.accuracy("softmax", shape=shape, inputs="heavy-tailed", variants=variants)
+    return asmtune.accuracy("softmax", shape=shape, variants=variants)
 
 
 def granularity() -> AccuracyRun:
@@ -54,19 +49,18 @@ def granularity() -> AccuracyRun:
     variants = {"per_channel": "per_channel"}
     variants |= {f"1 x {size}": f"per_group(group={size})" for size in GROUPS}
     where = f"{ROOT / SCALES}:per_tensor"
-    return asmtune.accuracy(where, inputs="outlier-channels", variants=variants)
+    return asmtune.accuracy(where, variants=variants)
 
 
 def table(run: AccuracyRun) -> str:
     """Tabulate what a scale costs and brings."""
-    lines = ["| scales | how many | RMS share | mean | p50 | p99 | p99.9 | 1 - cosine |"]
-    lines.append("|---|" + "---:|" * 7)
+    lines = ["| scales | RMS share | mean | p50 | p99 | p99.9 | 1 - cosine |"]
+    lines.append("|---|" + "---:|" * 6)
     for row in run.rows:
         stats = row.stats
         errors = (stats.rms_share, stats.mean_rel, stats.p50, stats.p99, stats.p999)
         texts = [f"{value:.3g}" for value in (*errors, 1 - stats.cosine)]
-        count = row.scales.count if row.scales else 0
-        lines.append(f"| {row.name.replace('_', ' ')} | {count} | {' | '.join(texts)} |")
+        lines.append(f"| {row.name.replace('_', ' ')} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
 
@@ -79,57 +73,52 @@ def doubled(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class Alarms:
-    """Outcomes of unchanged runs under the guard, of which every alarm is a false one.
+    """Outcomes of unchanged runs under the limits of the first, all of whose alarms are false.
 
     Attributes:
-        inputs: of the runs, each by a seed of its own.
-        runs: without a fault.
-        judged: those of them that had a history to be judged by.
+        outliers: how many times as large one channel of 64 is in the runs, each of its own seed.
+        runs: without a fault, the first included.
         alarms: those that broke a limit.
-        level: the chance of a run to break one that the guard allows.
+        largest: largest error over its limit.
         found: True if the run after them, with a fault, was an alarm.
     """
 
-    inputs: str
+    outliers: int
     runs: int
-    judged: int
     alarms: int
-    level: float
+    largest: float
     found: bool
 
 
-def guarded(inputs: str) -> tuple[Alarms, str, bytes]:
-    """Pass runs by the guard, and one with a fault; return alarms, the last Markdown and trend."""
-    subject = load_subject(f"{ROOT / SCALES}:per_channel", {"rows": 64, "cols": 64}, None)
-    request = AccuracyRequest.of(subject, {}, "fp64", inputs)
+def guarded(outliers: int) -> tuple[Alarms, str]:
+    """Judge runs by the limits of the first, and one with a fault; return its Markdown too."""
+    shape = {"rows": 64, "cols": 64, "outliers": outliers}
+    subject = load_subject(f"{ROOT / SCALES}:per_channel", shape, None)
+    request = AccuracyRequest.of(subject, {}, "fp64")
     faulty = replace(request, variants=(replace(request.variants[0], function=doubled),))
-    limits: tuple[ErrorLimits, ...] = ()
-    history: tuple[HistoryEntry, ...] = ()
-    outcomes = []
-    for seed in range(RUNS + 1):
-        run = (request if seed < RUNS else faulty).run("cpu", seed, f"run {seed + 1}")
-        guard = Guard(limits, history, adapts=True, level=LEVEL)
-        check = guard.judge(run)
-        outcomes.append(check.outcome)
-        if check.outcome != "worse":
-            limits = guard.tightened(run)
-        history = extended(history, replace(run.entry, outcome=check.outcome))
-    *unchanged, last = outcomes
-    judged = RUNS - unchanged.count("incomparable")
-    alarms = Alarms(inputs, RUNS, judged, unchanged.count("worse"), LEVEL, last == "worse")
-    worse = [f.identity for f in check.findings if f.verdict == "worse"]
-    return alarms, check_markdown(check), trend_figure(history, worse, ".svg")
+    limits = limits_of(request.run("cpu", 0))
+    checks = [judge(request.run("cpu", seed), limits) for seed in range(1, RUNS)]
+    worse = sum(check.outcome == "worse" for check in checks)
+    largest = max(one.ratio or 0.0 for check in checks for one in check.findings)
+    last = judge(faulty.run("cpu", RUNS), limits)
+    alarms = Alarms(outliers, RUNS, worse, round(largest, 3), last.outcome == "worse")
+    return alarms, check_markdown(replace(last, run=f"run {RUNS + 1}"))
 
 
 def alarm_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Tabulate false alarms beside the level."""
-    lines = ["| inputs | runs without a fault | judged | alarms | level | the fault after them |"]
-    lines.append("|---|" + "---:|" * 4 + "---|")
+    """Tabulate false alarms."""
+    heads = (
+        "outliers",
+        "runs without a fault",
+        "alarms",
+        "largest error by its limit",
+        "the fault",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * 3 + "---|"]
     for row in rows:
-        alarms = f"{row['alarms']} ({row['alarms'] / row['judged']:.1%})"
-        counts = f"{row['runs']} | {row['judged']} | {alarms} | {row['level']:.0%}"
         found = "found" if row["found"] else "not found"
-        lines.append(f"| {row['inputs']} | {counts} | {found} |")
+        counts = f"{row['runs']} | {row['alarms']} | {row['largest']:.0%}"
+        lines.append(f"| {row['outliers']} times | {counts} | {found} |")
     return "\n".join(lines)
 
 
@@ -140,18 +129,12 @@ def guard_section(document: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write results, pictures and Markdown."""
+    """Write results and Markdown."""
     runs = {"dtypes": dtypes(), "granularity": granularity()}
-    guards = [guarded(inputs) for inputs in INPUTS]
-    _, markdown, trend = guards[0]
+    guards = [guarded(times) for times in OUTLIERS]
     document: dict[str, Any] = {name: to_json(run) for name, run in runs.items()}
-    for run in document.values():
-        for row in run["rows"]:
-            del row["histogram"]
-    document |= {"guard": [asdict(alarms) for alarms, *_ in guards], "check": markdown}
+    document |= {"guard": [asdict(alarms) for alarms, _ in guards], "check": guards[0][1]}
     RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-    (IMAGES / "accuracy.svg").write_bytes(accuracy_figure(runs["dtypes"], "svg"))
-    (IMAGES / "accuracy_trend.svg").write_bytes(trend)
     page = PAGE.read_text()
     page = between(page, *TABLE, f"\n{table(runs['granularity'])}\n\n", PAGE.name)
     page = between(page, *CHECK, guard_section(document), PAGE.name)

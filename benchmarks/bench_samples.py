@@ -46,9 +46,8 @@ def rows(device: str) -> list[BenchRow]:
     """List the rows to time: two of each kernel, as far as configs of the device are shipped."""
     chosen = []
     for kernel, (dtype, shapes) in ROWS.items():
-        request = BenchRequest([kernel], shapes, None, dtype, device)
-        stored = [r for r in request.rows(Settings.from_environment()) if isinstance(r, BenchRow)]
-        chosen += stored[:A_KERNEL]
+        plan = BenchRequest([kernel], shapes, dtype, device).plan(Settings.from_environment())
+        chosen += plan.rows[:A_KERNEL]
     return chosen
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from asmtune.workshop.lowprec import Granularity, Scaler, choose_group_size, evaluate_scaler
+from asmtune.workshop.lowprec import Granularity, Scaler, evaluate_scaler
 from benchmarks.provenance import RESULTS, write
 
 FILE = RESULTS / "lowprec_groups.json"
@@ -47,9 +47,9 @@ def main() -> None:
         found = evaluate_scaler(drawn, scaler)
         rows.append({"name": name, "scales": found.scales, "clip": found.clip, "p99": found.p99})
         print(rows[-1], flush=True)
-    choice = choose_group_size(drawn, CLIP_TARGET, Scaler(anomaly=1e9), SIZES)
-    write(FILE, {"clip_target": CLIP_TARGET, "chosen": choice.size, "rows": rows})
-    print(f"chosen: groups of {choice.size}; wrote {FILE}")
+    kept = (n for n, row in zip(SIZES, rows[2:], strict=True) if row["clip"] <= CLIP_TARGET)
+    write(FILE, {"clip_target": CLIP_TARGET, "chosen": next(kept), "rows": rows})
+    print(f"wrote {FILE}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 """Roofline of an H200 with the kernels' shipped configs.
 
-    python -m benchmarks.roofline [--measure | --draw]
+    python -m benchmarks.roofline [--draw]
 
 Writes `benchmarks/results/roofline.json` and `docs/images/roofline.svg`. Tuned times are those of
 the records in `cache/`; the default's is among the fastest that a record keeps, or else predicted,
-and the picture says which. With --measure, on an H200, both are timed now. With --draw the
-committed document is drawn as it is.
+and the picture says which. With --draw the committed document is drawn as it is.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point
 from asmtune.workshop.roofline.document import chart_json
 from asmtune.workshop.roofline.figure import draw
 from asmtune.workshop.roofline.subjects import RooflineRequest
-from asmtune.workshop.roofline.survey import PairClock, Survey, check_gpu
+from asmtune.workshop.roofline.survey import Survey
 from benchmarks.provenance import RESULTS, write
 
 LAUNCHES = {
@@ -83,20 +82,17 @@ def _point(row: Mapping[str, Any], assumed: tuple[str, ...]) -> Point:
 def main() -> None:
     """Write the document and the picture, or the picture of the document."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--measure", action="store_true")
     parser.add_argument("--draw", action="store_true", help="draw the committed document")
     options = parser.parse_args()
     if not options.draw:
-        write(DOCUMENT, json.loads(chart_json(surveyed(options.measure))))
+        write(DOCUMENT, json.loads(chart_json(surveyed())))
     FIGURE.parent.mkdir(parents=True, exist_ok=True)
     FIGURE.write_bytes(draw(chart_of(json.loads(DOCUMENT.read_text())), "svg"))
 
 
-def surveyed(measure: bool) -> Chart:
-    """Look at all launches, with the times of the records or with those of this GPU."""
+def surveyed() -> Chart:
+    """Look at all launches, with the times of the records."""
     target, settings = load_target("H200"), Settings.from_environment()
-    if measure:
-        check_gpu(target)
     # Whoever runs this has a store of his own, which nobody else has.
     shipped = replace(settings, store_url=str(settings.cache_dir / "none.sqlite"))
     subjects = [
@@ -105,7 +101,7 @@ def surveyed(measure: bool) -> Chart:
         for subject in RooflineRequest([kernel], shapes).subjects(target, shipped)
     ]
     funnel = Funnel(target, make_scorer("roofline"), settings)
-    chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
+    chart = Survey(funnel).chart(subjects)
     for name, why in chart.failures:
         print(f"{name}: {why}")
     return chart

@@ -1,10 +1,10 @@
-"""Output of `asmtune check`: its trend, and its Markdown for a pull request.
+"""Output of `asmtune check` for a pull request.
 
     python -m benchmarks.trend
 
 Needs no GPU: reads the processes that `python -m benchmarks.bench_samples` has recorded on one,
 makes runs of 8 consecutive ones, and in the last run makes the times of the kernel `PLANTED` 5%
-longer. Writes `docs/images/trend.svg`, and the Markdown into docs/regression.md.
+longer. Writes the Markdown into docs/regression.md.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from asmtune.workshop.regression.check_page import check_markdown, trend_figure
+from asmtune.workshop.regression.check_page import check_markdown
 from asmtune.workshop.regression.compare import Terms, compare
-from asmtune.workshop.regression.history import HistoryEntry, entry_of, extended
 from asmtune.workshop.regression.run import BenchRun, TimedSubject
 from benchmarks.false_alarms import PROCESSES, part, recorded
 from benchmarks.marked import between
 
 PLANTED = "softmax"
 FACTOR = 1.05
-DOCS = Path(__file__).parents[1] / "docs"
-FIGURE = DOCS / "images" / "trend.svg"
-DOCUMENT = DOCS / "regression.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "regression.md"
 BEGIN, END = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
 
 
@@ -55,15 +52,11 @@ def rewritten(text: str, markdown: str) -> str:
 
 
 def main() -> None:
-    """Write the figure and the Markdown."""
+    """Write the Markdown."""
     pool, _ = recorded()
     every = runs(pool)
     check = compare(every[-2], every[-1], Terms())
-    history: tuple[HistoryEntry, ...] = ()
-    for run in every:
-        history = extended(history, entry_of(run))
     slower = [f.subject.identity for f in check.findings if f.verdict == "slower"]
-    FIGURE.write_bytes(trend_figure(history, slower, FIGURE.suffix))
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), check_markdown(check)))
     print(f"{len(every)} runs; slower in the last: {', '.join(slower)}")
 

@@ -1,9 +1,10 @@
 """Round trips through FP8 (e4m3) with scales per tensor, channel and group, in plain PyTorch.
 
-    asmtune accuracy examples/fp8_scales.py:per_tensor --inputs outlier-channels \
-        --variant per_channel --variant per_group
+    asmtune accuracy examples/fp8_scales.py:per_tensor --variant per_channel --variant per_group
 
 Each function gives what a reader of the stored numbers sees, and the scales. The reference is x.
+Every 64th channel is `outliers` times as large as the others, as features of large language models
+are (Dettmers et al. 2022, LLM.int8(), arXiv:2208.07339).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 
 from asmtune.core.dtypes import torch_dtype
 
-SHAPES = ({"rows": 512, "cols": 1024},)
+SHAPES = ({"rows": 512, "cols": 1024, "outliers": 20},)
 DTYPES = ("fp32", "bf16")
 
 E4M3 = torch.float8_e4m3fn
@@ -25,6 +26,7 @@ MOST = torch.finfo(E4M3).max
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make a random activation of rows x cols; a channel is a column."""
     x = torch.randn(shape["rows"], shape["cols"], device=device)
+    x[:, 32 % shape["cols"] :: 64] *= shape["outliers"]
     return {"x": x.to(torch_dtype(dtype))}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,10 +21,55 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 
 from asmtune.report.figures import DARK, GROUND
-from asmtune.workshop.roofline.label_places import Box, Line
 
 COLUMN = 740
 """Pixels of a browser across the docs' column."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle by its edges."""
+
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def overlap(self, other: Box) -> float:
+        """Compute the area that two boxes share."""
+        width = min(self.right, other.right) - max(self.left, other.left)
+        height = min(self.top, other.top) - max(self.bottom, other.bottom)
+        return width * height if width > 0 and height > 0 else 0.0
+
+    def inside(self, other: Box) -> bool:
+        """Say if another box holds all of it."""
+        across = other.left <= self.left and self.right <= other.right
+        return across and other.bottom <= self.bottom and self.top <= other.top
+
+
+@dataclass(frozen=True)
+class Line:
+    """A straight line between two points."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+
+    def crosses(self, box: Box) -> bool:
+        """Say if a part of it lies within a box."""
+        first, last = 0.0, 1.0
+        for start, end, low, high in (
+            (self.x0, self.x1, box.left, box.right),
+            (self.y0, self.y1, box.bottom, box.top),
+        ):
+            if start == end:
+                if not low < start < high:
+                    return False
+                continue
+            ends = sorted(((low - start) / (end - start), (high - start) / (end - start)))
+            first, last = max(first, ends[0]), min(last, ends[1])
+        return first < last
 
 
 def box(artist: Any) -> Box:

@@ -24,7 +24,6 @@ from asmtune.store.database import Store
 from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.regression import processes as bench_processes
 from asmtune.workshop.regression.check_page import check_json
-from asmtune.workshop.regression.history import read_history
 from asmtune.workshop.regression.run import read_run, write_run
 from asmtune.workshop.roofline.document import chart_json
 
@@ -156,12 +155,10 @@ def test_roofline_is_what_the_command_prints(
 
 
 def test_roofline_refuses(doubled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bad shapes, a launch without a point, and a measurement without a GPU."""
+    """Bad shapes, and a launch without a point."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match="the shape lacks n"):
         asmtune.roofline(str(doubled), shapes=[{"m": 1}])
-    with pytest.raises(InputError, match="needs a CUDA GPU"):
-        asmtune.roofline(str(doubled), measure=True)
     doubled.with_name("broken.py").write_text(MODULE.replace(" * 2", " * missing_name"))
     with pytest.raises(CompileError, match="missing_name"):
         asmtune.roofline(str(doubled.with_name("broken.py")))
@@ -179,27 +176,14 @@ def test_check_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) ->
     assert fast.terms.words == "threshold 1e-07%, level 50%"
 
 
-def test_check_keeps_a_history(tmp_path: Path) -> None:
-    """A run is added to the history after it was compared."""
-    path = tmp_path / "history.jsonl"
-    asmtune.check(RUN, BASE, history=path, record=True)
-    assert [entry.run for entry in read_history(path)] == [read_run(RUN).identity]
-    by_history = asmtune.check(RUN, BASE, threshold="history", history=path)
-    assert by_history.terms.threshold is None
-
-
 def test_check_refuses(tmp_path: Path) -> None:
-    """A file that is not there, options out of range, and a history that is not named."""
+    """A file that is not there, and options out of range."""
     with pytest.raises(InputError, match=r"baseline .*none.json: No such file"):
         asmtune.check(RUN, tmp_path / "none.json")
     with pytest.raises(InputError, match="threshold=0: expected a share above 0 and up to 10"):
         asmtune.check(RUN, BASE, threshold=0)
     with pytest.raises(InputError, match=r"level=0.6: expected a share above 0 and up to 0.5"):
         asmtune.check(RUN, BASE, level=0.6)
-    with pytest.raises(InputError, match="record: needs history="):
-        asmtune.check(RUN, BASE, record=True)
-    with pytest.raises(InputError, match="threshold: needs history="):
-        asmtune.check(RUN, BASE, threshold="history")
 
 
 def test_bench_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

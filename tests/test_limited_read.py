@@ -26,7 +26,6 @@ from asmtune.runtime.recording.key_file import read_key_file
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
 from asmtune.workshop.exports.command import _read_seeds as read_import
-from asmtune.workshop.regression.history import read_history
 from asmtune.workshop.regression.run import read_run
 
 READERS: dict[str, Callable[[Path], Any]] = {
@@ -37,7 +36,6 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "import.json": lambda path: read_import(path, None, None),  # type: ignore[arg-type]
     "export.json": interchange.read,
     "run.json": read_run,
-    "history.jsonl": read_history,
     "report.json": read_reports,
     "oracle.json": load_oracle,
     "trace.jsonl": read_trace,

@@ -52,10 +52,8 @@ ALSO: Final = {
     "Low precision": (
         "asmtune.workshop.lowprec.scaler.Scaler",
         "asmtune.workshop.lowprec.casting",
-        "asmtune.workshop.lowprec.choices",
         "asmtune.workshop.lowprec.fp8_linear",
         "asmtune.workshop.lowprec.layers",
-        "asmtune.workshop.lowprec.monitor.Monitor",
     ),
     "Settings and errors": ("asmtune.base.settings.Settings", "asmtune.base.errors"),
 }

@@ -114,8 +114,6 @@ def test_a_module_has_a_roofline_by_patterns(
         assert said in after["notes"]
     bad = ("roofline", "{}/module.py", "--arg", "inptr=ragged(8, 5)")
     assert "did you mean indptr?" in commands.refused(*bad)
-    measured = ("roofline", "{}/module.py", "--arg", "indptr=ragged(8, 5)", "--measure")
-    assert "--measure times a module's own tensors: leave --arg out" in commands.refused(*measured)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_lines import Commands
-from tests.trace_runs import DEFAULT, FAST, HEADER, SLOW, header_of, write_run
+from tests.trace_runs import DEFAULT, FAST, SLOW, header_of, write_run
 
 TIMINGS = Path(__file__).parents[1] / "replay_data" / "timings.json"
 
@@ -81,34 +81,28 @@ def test_runs_that_cannot_be_shown(runs: list[str], commands: Commands) -> None:
     )
 
 
-def test_replay_takes_runs(runs: list[str], commands: Commands) -> None:
-    """A run is replayed with the kernel that it was made of, and says what that is worth."""
-    ran = commands.run("model", "replay", runs[0], "--scorer", "weights")
-    assert ran.code == 0, ran.err
-    assert "Share of the best speed kept on NVIDIA H200" in ran.out
-    assert "a tuning run times what its search chose" in ran.out
-    one = json.loads(commands.run("model", "replay", runs[0], "--scorer", "weights", "--json").out)
-    assert 10.0 / 40.0 <= one["scorers"]["weights"]["all"]["top1"] <= 1
-    # Both runs timed the same, so that the means over both are those of one.
-    both = json.loads(commands.run("model", "replay", *runs, "--scorer", "weights", "--json").out)
-    assert both["scorers"] == one["scorers"]
-    assert sum(both["failures"].values()) == 2 * sum(one["failures"].values())
+def test_explain_of_a_kernel_is_unchanged(commands: Commands) -> None:
+    """A kernel is still explained, as text and as JSON."""
+    small = ("explain", "{}/doubled.py", "--alone", "--config", "BLOCK=256,num_warps=2")
+    text = commands.run(*small)
+    assert text.code == 0
+    assert text.out.startswith("BLOCK=256 num_warps=2")
+    document = json.loads(commands.run(*small, "--json").out)
+    assert document["format"] == "asmtune-verdict"
+    assert document["verdict"]["config"]["BLOCK"] == 256
+    assert document["verdict"]["kept"] is True
+    assert document["ranked"] == 1
+    assert document["shape"] == {"n": 4096}
 
 
-def test_what_replay_refuses(runs: list[str], commands: Commands) -> None:
-    """A file without --kernels, a run whose kernel is gone, and mixed devices are refused."""
-    assert "by --kernels" in commands.refused("model", "replay", str(TIMINGS))
-    assert "no run '1999'" in commands.refused("model", "replay", "1999")
-    (commands.folder / "doubled.py").unlink()
-    line = commands.refused("model", "replay", runs[0])
-    assert f"run {runs[0]}: its kernel is gone" in line
-    folder = commands.folder / "cache" / "runs"
-    other = replace(HEADER, key=replace(HEADER.key, device="NVIDIA A100"))
-    made = replace(other, reference=str(TIMINGS.parent / "kernels" / "returns.py"))
-    made = replace(made, key=replace(made.key, shape={"n": 128}, dtypes={"x_ptr": "fp32"}))
-    apart = write_run(folder, made).run
-    kernels = str(TIMINGS.parent / "kernels")
-    line = commands.refused("model", "replay", apart, str(TIMINGS), "--kernels", kernels)
+def test_what_replay_refuses(tmp_path: Path, commands: Commands) -> None:
+    """A file without --kernels, and timings of several devices, are refused."""
+    assert "--kernels" in commands.refused("model", "replay", str(TIMINGS))
+    document = json.loads(TIMINGS.read_text())
+    document["meta"]["device"] = "NVIDIA A100"
+    (tmp_path / "other.json").write_text(json.dumps(document))
+    kernels = ("--kernels", str(TIMINGS.parent / "kernels"))
+    line = commands.refused("model", "replay", str(TIMINGS), str(tmp_path / "other.json"), *kernels)
     assert "several devices (NVIDIA H200, NVIDIA A100)" in line
 
 

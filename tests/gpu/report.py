@@ -40,7 +40,7 @@ TESTS: Final = {
     "launch": 180, "recording": 150, "bench": 150,
     "checker": 120, "accuracy": 120, "patching": 120, "tuner_hooks": 120,
     "prepared": 120, "background": 120, "ranks": 120, "aibench8": 120,
-    "targets": 120, "roofline": 120, "bench_command": 120, "workspaces": 90,
+    "targets": 120, "bench_command": 120, "workspaces": 90,
     "triton_cases": 90, "clock": 90, "user_state": 120, "large_memory": 240,
 }  # fmt: skip
 """Seconds of each file of tests; what takes longest comes first."""
@@ -48,7 +48,7 @@ TESTS: Final = {
 SPREAD: Final = frozenset({"kernels", "hopper"})
 """Files of which each GPU runs a share."""
 
-ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory", "roofline"})
+ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory"})
 """Files whose tests time the GPU or fill its memory, so that no other may use it meanwhile."""
 
 ALL_GPUS: Final = frozenset({"ranks"})

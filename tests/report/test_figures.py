@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,11 @@ import pytest
 from PIL import Image
 
 from asmtune.report.figures import DARK, GROUND, look, saved
-from asmtune.workshop.regression.check_page import trend
-from asmtune.workshop.regression.compare import Terms, compare
-from asmtune.workshop.regression.history import HistoryEntry, entry_of, extended
 from asmtune.workshop.roofline import figure as roofline_figure
 from asmtune.workshop.roofline.document import chart_json
 from benchmarks import replay_strategies
 from benchmarks import roofline as roofline_benchmark
-from benchmarks import trend as trend_benchmark
 from benchmarks.aibench8 import figure as aibench8_figure
-from benchmarks.false_alarms import recorded
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
 from benchmarks.provenance import RESULTS
@@ -53,22 +47,11 @@ def strategies() -> Any:
     return replay_strategies.drawn(results["plans"])
 
 
-def over_time() -> Any:
-    """docs/images/trend.svg."""
-    every = trend_benchmark.runs(recorded()[0])
-    findings = compare(every[-2], every[-1], Terms()).findings
-    history: tuple[HistoryEntry, ...] = ()
-    for run in every:
-        history = extended(history, entry_of(run))
-    return trend(history, [f.subject.identity for f in findings if f.verdict == "slower"])
-
-
 FIGURES: dict[str, tuple[Callable[[], Any], Path]] = {
     "kernels": (kernels, document.FIGURE),
     "aibench8": (aibench8, RESULTS / "aibench8.png"),
     "roofline": (roofline, roofline_benchmark.FIGURE),
     "strategies": (strategies, RESULTS / "replay_strategies.svg"),
-    "trend": (over_time, trend_benchmark.FIGURE),
 }
 
 LEGENDS = {
@@ -79,7 +62,6 @@ LEGENDS = {
         *("990 TFLOP/s fp16, bf16 tensor", "from the default config to the tuned one"),
     },
     "strategies": {*replay_strategies.CURVES.values(), "asmtune, effort balanced"},
-    "trend": {"rows=8192 cols=4096, 70 us", "slower in the last run than in its baseline"},
 }
 
 
@@ -106,7 +88,8 @@ def test_legends_are_words(named: tuple[str, Any]) -> None:
     name, figure = named
     shown = legend_of(figure)
     assert shown >= LEGENDS[name]
-    assert not [text for text in shown if "_" in text]
+    # A launch has its kernel's name.
+    assert name == "roofline" or not [text for text in shown if "_" in text]
 
 
 def test_colours_on_both_cards(named: tuple[str, Any]) -> None:
@@ -137,21 +120,14 @@ def test_committed_files(named: tuple[str, Any]) -> None:
     assert f'[style*="fill: {GROUND}"]{{fill:{DARK[GROUND]}!important}}'.encode() in content
 
 
-def test_a_trend_of_long_names() -> None:
-    """Names of any length, and one run alone: the panels make room, and nothing is touched."""
-    every = trend_benchmark.runs(recorded()[0])
-    (entry,) = extended((), entry_of(every[0]))
-    long = {"softmax": "a_kernel_with_a_name_of_" * 6, "gelu": "short"}
-    levels = [
-        replace(level, subject=replace(level.subject, kernel=long[level.subject.kernel]))
-        for level in entry.levels
-        if level.subject.kernel in long
-    ]
-    with look():
-        figure = trend([replace(entry, levels=tuple(levels), label="a long label")], [])
-        check_texts(figure)
-        check_axes(figure)
-    assert "slower in the last run than in its baseline" not in legend_of(figure)
+def test_kinds_of_vendors_have_colours_of_their_own() -> None:
+    """A vendor's library, a PyTorch function and eager PyTorch differ in colour and in marker."""
+    styles = [kernels_figure._style(kind) for kind in kernels_figure.KINDS]
+    assert len({style["color"] for style in styles}) == len(styles)
+    assert len({style["marker"] for style in styles}) == len(styles)
+    assert kernels_figure._kind("matmul") == "vendor library"
+    assert kernels_figure._kind("attention_backward") == "vendor library"
+    assert kernels_figure._kind("rope") == "eager PyTorch"
 
 
 def test_a_chart_is_read_back_whole() -> None:

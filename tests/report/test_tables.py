@@ -12,8 +12,14 @@ from asmtune.core.config import Config
 from asmtune.core.oracle import Row, Task
 from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.report.tables import COLUMNS, prune_table
-from asmtune.workshop.replay.results import CUTS, Agreement, ReplayReport, ScorerResult, TaskResult
-from asmtune.workshop.replay.tables import replay_table
+from asmtune.workshop.replay.results import (
+    CUTS,
+    Agreement,
+    ReplayReport,
+    ScorerResult,
+    TaskResult,
+    replay_table,
+)
 
 
 def shown(renderable: object, width: int = 200) -> str:

@@ -37,8 +37,7 @@ from asmtune.store.trace.reader import read_summary
 from asmtune.store.trace.run import TracedRun
 from asmtune.workshop.regression.api import check
 from asmtune.workshop.regression.check_page import check_table
-from asmtune.workshop.replay.results import CUTS, ScorerResult, TaskResult
-from asmtune.workshop.replay.tables import scorers_table
+from asmtune.workshop.replay.results import CUTS, ScorerResult, TaskResult, scorers_table
 from asmtune.workshop.roofline.document import chart_table
 from tests.charts import mixed
 from tests.trace_runs import write_run

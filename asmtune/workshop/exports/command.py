@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from asmtune.store.interchange import abridged, without_samples
 from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files, read_moe
-from asmtune.workshop.exports.python_files import function_file, read_python, triton_configs
+from asmtune.workshop.exports.python_files import python_file
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store
@@ -38,17 +38,12 @@ class Format(StrEnum):
 
     JSON = "json"
     SQLITE = "sqlite"
-    TRITON = "triton-configs"
     PYTHON = "python"
     VLLM = "vllm-moe"
     SGLANG = "sglang-moe"
 
 
 _ENGINES: Final[Mapping[Format, Engine]] = {Format.VLLM: "vllm", Format.SGLANG: "sglang"}
-_WRITERS: Final[Mapping[Format, Callable[[Iterable[KeyedConfigs]], str]]] = {
-    Format.TRITON: triton_configs,
-    Format.PYTHON: function_file,
-}
 _RECORDS: Final = (Format.JSON, Format.SQLITE)
 """Formats of whole records, with their timings; others have configs alone."""
 
@@ -130,7 +125,7 @@ def export(
                 files = {to / path: text for path, text in texts.items()}
             else:
                 entries = (configs_of(record, fastest or 1) for record in unedited)
-                files = {to: _WRITERS[form](entry for entry in entries if entry is not None)}
+                files = {to: python_file(entry for entry in entries if entry is not None)}
             _write_texts(files)
             written = [*files]
     places = ", ".join(map(str, written))
@@ -247,15 +242,15 @@ def import_configs(
     """Add records to the user's store, and configs of other programs as seeds.
 
     A record takes the place of that of the same key, and launches use it as it is. A seed is a
-    config without timings, of a Python or fused_moe file: a search times it first, and no launch
+    config without timings, of a fused_moe file: a search times it first, and no launch
     uses it untimed.
 
     A whole file is checked first. Where an import is cut off, whole records are in the store;
     importing the file again adds the rest.
     """
     mapping = MoeMap.parse(names or ())
-    # Files of Python and of fused_moe, which are named so, have no timings.
-    hints = [f for f in files if as_seeds or f.suffix == ".py" or f.name.startswith("E=")]
+    # Files of fused_moe, which are named so, have no timings.
+    hints = [file for file in files if as_seeds or file.name.startswith("E=")]
     entries = [entry for file in hints for entry in _read_seeds(file, kernel, mapping)]
     whole = [file for file in files if file not in hints]
     count, said = 0, []
@@ -295,8 +290,6 @@ def _read_seeds(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConf
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     try:
-        if path.suffix == ".py":
-            return read_python(text)
         if path.name.startswith("E="):
             return read_moe(path.name, parse_json(text), kernel, names)
         entries = (configs_of(r, len(r.measurements)) for r in interchange.loads(text, "records"))

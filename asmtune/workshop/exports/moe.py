@@ -8,7 +8,7 @@ maps the number of tokens M to a config:
 
 vLLM looks in the folder that VLLM_TUNED_CONFIG_FOLDER names, and has one name for all devices of
 the H200 family. SGLang looks in `configs` of the folder that SGLANG_MOE_CONFIG_DIR names, first in
-that of its own Triton, and names files of the second product `_down`.
+that of its own Triton. Its files of the second product end in `_down`: those are read, not written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Arguments that a size is read from unless the user says otherwise."""
 
-_NAMES: Final = (*_SIZES, "dtype", "block_shape", "per_channel_quant", "down", *_BLOCKS, "SPLIT_K")
+_NAMES: Final = (*_SIZES, "dtype", "block_shape", *_BLOCKS, "SPLIT_K")
 _FUSED: Final = "fused_moe_kernel"
 """The kernel of both engines, whose own N are the rows of its weights."""
 
@@ -159,17 +159,6 @@ class MoeMap:
         rows, columns = (_product(part.strip(), sizes, where) for part in parts)
         return (rows, columns) if rows > 0 and columns > 0 else None
 
-    def flag(self, name: str) -> bool:
-        """Return whether a file is for per_channel_quant, or down.
-
-        Raises:
-            InputError: the option is neither true nor false.
-        """
-        text = self.values.get(name, "false").lower()
-        if text not in ("true", "false"):
-            raise InputError(f"--map {name}={text}: expected true or false")
-        return text == "true"
-
     def fields(self, config: Config, engine: Engine, where: str) -> dict[str, Any]:
         """Return a config as a file of an engine holds it.
 
@@ -270,17 +259,12 @@ def _path(record: TuneRecord, names: MoeMap, engine: Engine) -> str:
         gap = "" if engine == "vllm" else " "
         words.append(f"block_shape=[{block[0]},{gap}{block[1]}]")
     if engine == "vllm":
-        extra = next((name for name in ("per_channel_quant", "down") if names.flag(name)), None)
-        if extra is not None:
-            raise InputError(f"--map {extra}: vLLM's names have no such part; use sglang-moe")
         return f"{','.join(words)}.json"
-    if names.flag("per_channel_quant"):
-        words.append("per_channel_quant=True")
     version = record.provenance.triton
     if not re.fullmatch(r"\d+\.\d+\.\d+[\w.+-]*", version):
         raise InputError(f"kernel {key.kernel}: {version!a} is no version of Triton")
     folder = f"configs/triton_{version.replace('.', '_')}"
-    return f"{folder}/{','.join(words)}{'_down' if names.flag('down') else ''}.json"
+    return f"{folder}/{','.join(words)}.json"
 
 
 def read_moe(name: str, document: Any, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:

@@ -1,11 +1,15 @@
 """Checks of kernels for their authors: right results, and the cause of wrong ones.
 
-`checks` compares a kernel with a float64 reference on the inputs of `inputs`, by the bounds of
-`tolerances`; `pipelines` does so after each stage, and finds memory that is not freed; `reports`
-lists the comparisons. `pytest_plugin` brings this into pytest. `diagnose` runs experiments on the
-kernels of `subjects` that name the cause of a wrong result: `launches` makes them in a child
-process, and `evidence` reads the kernel's TTIR. `new_kernel` writes the files of a new kernel, its
-test among them.
+checks         `check_kernel`: a kernel against a float64 reference on inputs that find faults
+inputs         those inputs: special values, layouts, sizes that blocks miss
+tolerances     how far a result may lie from the exact one, by its dtype
+pipelines      several kernels, compared after each
+reports        comparisons and diagnoses as records and text
+pytest_plugin  fixtures of pytest
+diagnose       experiments that name the cause of a wrong result, on the modules of `subjects`
+launches       makes their launches, in a child process
+evidence       reads the kernel's TTIR for them
+new_kernel     writes the files of a new kernel
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
     from asmtune.workshop.kernel_checks.devices import import_kernel as import_kernel
     from asmtune.workshop.kernel_checks.inputs import odd_shapes as odd_shapes
     from asmtune.workshop.kernel_checks.pipelines import PipelineStage as PipelineStage
-    from asmtune.workshop.kernel_checks.pipelines import check_leaks as check_leaks
     from asmtune.workshop.kernel_checks.pipelines import check_pipeline as check_pipeline
     from asmtune.workshop.kernel_checks.reports import TestReport as TestReport
     from asmtune.workshop.kernel_checks.reports import WrongResultError as WrongResultError
@@ -32,24 +35,10 @@ _HOMES = {
     "Tolerance": "asmtune.workshop.kernel_checks.tolerances",
     "WrongResultError": "asmtune.workshop.kernel_checks.reports",
     "check_kernel": "asmtune.workshop.kernel_checks.checks",
-    "check_leaks": "asmtune.workshop.kernel_checks.pipelines",
     "check_pipeline": "asmtune.workshop.kernel_checks.pipelines",
     "import_kernel": "asmtune.workshop.kernel_checks.devices",
     "odd_shapes": "asmtune.workshop.kernel_checks.inputs",
 }
-
-__all__ = [
-    "KernelChecks",
-    "PipelineStage",
-    "TestReport",
-    "Tolerance",
-    "WrongResultError",
-    "check_kernel",
-    "check_leaks",
-    "check_pipeline",
-    "import_kernel",
-    "odd_shapes",
-]
 
 
 def __getattr__(name: str) -> Any:

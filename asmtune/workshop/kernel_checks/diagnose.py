@@ -7,7 +7,6 @@ accumulator is blamed.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,9 +24,9 @@ from asmtune.workshop.kernel_checks.subjects import (
     DiagnosisRequest,
     DiagnosisSubject,
     LaunchSizes,
+    Trial,
     TrialResult,
     TrialRunner,
-    load_subject,
 )
 
 _MOST_PROGRAMS: Final = {"cuda": 64, "cpu": 16}  # the interpreter runs them one by one
@@ -44,7 +43,7 @@ def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
     """Find why a kernel's result is wrong.
 
     Args:
-        request: the kernel with its reference.
+        request: the kernel module.
         target: the device whose compiled code is read; nothing is run on it.
 
     Raises:
@@ -54,7 +53,7 @@ def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
     device = request.device or ("cuda" if has_gpu else "cpu")
     if device == "cuda" and not has_gpu:
         raise InputError("device 'cuda': this machine has no CUDA device; take cpu")
-    experiments = _Experiments(request, load_subject(request, target), device, target)
+    experiments = _Experiments(request, DiagnosisSubject(request), device, target)
     try:
         return experiments.diagnosis()
     finally:
@@ -74,7 +73,7 @@ class _Experiments:
         self._asked = request.shape
         self._sizes = LaunchSizes(subject, self._config, _MOST_PROGRAMS[device])
         self._even = self._sizes.small(self._sizes.two_blocks)
-        self._notes = self._sizes.notes()
+        self._notes: list[str] = []
         self._covered: tuple[str, ...] = ()  # sizes that are no larger than a block
         self._wrong = False
         self._known: dict[str, KernelEvidence] = {}
@@ -98,7 +97,6 @@ class _Experiments:
         self._runner.close()
 
     def diagnosis(self) -> Diagnosis:
-        self._read()
         self._settle()
         title = f"{self._subject.name} {self._dtype} on {self._device}, config {self._config}"
         first = self._run(self._even)
@@ -139,29 +137,6 @@ class _Experiments:
             self._known[key] = evidence_of(problem, self._config, self._target)
         return self._known[key]
 
-    def _read(self) -> None:
-        """Choose what the numbers are made of, where several sizes or strides equal them.
-
-        A right kernel is right in one reading at least.
-        """
-        readings, notes = self._subject.readings, [*self._notes]
-        for kind, reading in itertools.product(range(2), readings if readings[1:] else ()):
-            self._take(reading)
-            shape = self._sizes.apart(self._even)[kind]
-            if self._evidence(shape).beyond:  # offsets that leave tensors are no right reading's
-                continue
-            result = self._run(shape)
-            if not (result.refused or result.wrong or result.touched):
-                break
-        else:
-            self._take(readings[0])
-        self._notes, self._wrong = notes, False
-
-    def _take(self, reading: Mapping[str, str]) -> None:
-        self._subject.reading = reading
-        self._known.clear()
-        self._even = self._sizes.small(self._sizes.two_blocks)
-
     def _settle(self) -> None:
         """Choose small sizes that the kernel and its reference take.
 
@@ -178,12 +153,8 @@ class _Experiments:
                 raise ProblemError(f"{self._subject.name}: at {_text(self._even)}: {refused}")
             self._even = first if refused else self._even
         own = self._sizes.small({})
-        if self._sizes.elements(own) <= _MOST_ELEMENTS:
-            self._asked = own if self._request.grid else self._asked
-            if self._run(self._even).wrong:
-                self._cover(own)
-            if self._subject.loose and self._leaves(self._even) and not self._leaves(own):
-                self._keep(own)
+        if self._run(self._even).wrong and self._sizes.elements(own) <= _MOST_ELEMENTS:
+            self._cover(own)
 
     def _cover(self, own: dict[str, Any]) -> None:
         """Take no sizes beyond a block, where one must cover those of the user's own shape."""
@@ -199,29 +170,12 @@ class _Experiments:
         self._even, self._covered = even, (*covered,)
         self._wrong = self._run(even).wrong or given.wrong or bool(given.touched)
 
-    def _leaves(self, shape: Shape) -> bool:
-        """Return whether a launch is wrong, or accesses what no tensor has."""
-        return bool(self._fault(shape) or self._evidence(shape).beyond)
-
-    def _keep(self, own: dict[str, Any]) -> None:
-        """Vary fewer sizes, where others go with numbers or a grid that do not follow them."""
-        names = self._sizes.names
-        for count in reversed(range(len(names))):
-            for self._sizes.names in itertools.combinations(names, count):
-                even = self._sizes.small(self._sizes.two_blocks) if count else own
-                if not self._leaves(even):
-                    self._even, self._covered, self._wrong = even, (), False
-                    kept = [name for name in names if name not in self._sizes.names]
-                    self._sizes.kept |= dict.fromkeys(kept, self._subject.loose)
-                    self._notes += self._sizes.notes()
-                    return
-
     def _run(
         self, shape: Shape, dtype: str = "", config: Config | None = None, **how: Any
     ) -> TrialResult:
         """Run a trial, once, and note if its result is wrong."""
-        trial = self._subject.trial(shape, dtype or self._dtype, config or self._config)
-        trial = replace(trial, **how)
+        values = (config or self._config).all_kwargs()
+        trial = Trial(dict(shape), dtype or self._dtype, values, **how)
         if (key := repr(trial)) not in self._results:
             result = self._runner.result(trial)
             # Sizes for which the code does not compile are none that it is for.
@@ -324,7 +278,7 @@ class _Experiments:
         The first run is compared: there each may be wrong in another way.
         """
         first = self._run(shape)
-        trial = self._subject.trial(shape, self._dtype, self._config)
+        trial = Trial(dict(shape), self._dtype, self._config.all_kwargs())
         order = ["programs in reverse order"] * (self._device == "cpu")
         for what in (*(f"run {run + 1}" for run in range(1, _RUNS[self._device])), *order):
             backwards = what in order

@@ -12,7 +12,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.cli.output import Json, check_destinations, write_result
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
+from asmtune.core.inputs.shapes import check_inputs, parse_assignments
 
 _WRONG: Final = 1
 _RESULTS: Final = {"tf32": "fp32", "fp8": "fp16"}
@@ -21,12 +21,8 @@ _RESULTS: Final = {"tf32": "fp32", "fp8": "fp16"}
 
 def diagnose(
     kernel: Annotated[
-        str, typer.Argument(help="A kernel module by name or file; or file.py:function.")
+        str, typer.Argument(help="A kernel module with a reference, by name or file.")
     ],
-    reference: Annotated[
-        str,
-        typer.Option(help="file.py:function that computes the outputs; else the module's own."),
-    ] = "",
     shape: Annotated[
         str | None, typer.Option(help="Sizes to launch at as well: M=4096,N=4096.")
     ] = None,
@@ -34,9 +30,6 @@ def diagnose(
     device: Annotated[
         str | None, typer.Option(help="cuda or cpu; else a GPU where there is one.")
     ] = None,
-    arg: Annotated[list[str] | None, typer.Option(help="NAME=VALUE of a plain function.")] = None,
-    grid: Annotated[str | None, typer.Option(help='"cdiv(n, BLOCK)" of a plain function.')] = None,
-    axis: Annotated[list[str] | None, typer.Option(help="NAME=VALUES of a plain function.")] = None,
     tolerance: Annotated[
         str, typer.Option(help='A row of the table of tolerances, such as "fp16 weights".')
     ] = "",
@@ -67,13 +60,9 @@ def diagnose(
     first = tolerance.partition(" ")[0]
     request = DiagnosisRequest(
         kernel=kernel,
-        reference=reference,
         shape=None if shape is None else parse_assignments(shape, "--shape"),
         dtype=dtype,
         device=device,
-        arguments=tuple(arg or ()),
-        grid=grid,
-        axes=unique("--axis", map(parse_axis, axis or ())),
         tolerances={_RESULTS.get(first, first): tolerance} if tolerance else {},
     )
     found = find_cause(request, machine)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from asmtune.base.errors import InputError
@@ -15,7 +15,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.arguments import bind
 from asmtune.ir.ttir.memory import KINDS, MemoryOperation, mask_of
-from asmtune.ir.ttir.plan import CONTROL, Flow
+from asmtune.ir.ttir.plan import Flow
 from asmtune.ir.ttir.tree import Node
 from asmtune.measure.checks.tensors import tensor_arguments
 
@@ -37,8 +37,6 @@ class KernelEvidence:
         lost_updates: arguments that programs read and write at the same place, a sentence each.
         indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
-        addressing: the tensors whose addresses a number is part of, by the number's name.
-        bounding: the tensors that a number bounds the accesses of, by a mask or a loop, likewise.
         atomics: arguments that are updated atomically, by name.
         uses_tf32: whether it multiplies fp32 as TF32.
         note: why there is no evidence; "" if there is.
@@ -50,8 +48,6 @@ class KernelEvidence:
     lost_updates: tuple[str, ...] = ()
     indexed_updates: tuple[str, ...] = ()
     beyond: tuple[str, ...] = ()
-    addressing: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    bounding: Mapping[str, frozenset[str]] = field(default_factory=dict)
     atomics: tuple[str, ...] = ()
     uses_tf32: bool = False
     note: str = ""
@@ -96,8 +92,6 @@ def evidence_of(problem: Problem, config: Config, target: Target) -> KernelEvide
         lost_updates=reader.lost_updates(),
         indexed_updates=reader.indexed_updates(),
         beyond=beyond,
-        addressing=reader.addressing(),
-        bounding=reader.bounding(),
         atomics=tuple(use.name for use in work.arguments if use.atomics),
         uses_tf32=any(dot.precision == "tf32" for dot in work.dots),
     )
@@ -182,34 +176,6 @@ class _Reader:
             if one.kind == "write" and one.roots in read
         )
         return tuple(dict.fromkeys(found))
-
-    def addressing(self) -> dict[str, frozenset[str]]:
-        """Return the tensors whose addresses each number is part of, by name."""
-        return self._reached(lambda node: node.operands[:1])
-
-    def bounding(self) -> dict[str, frozenset[str]]:
-        """Return the tensors whose accesses each number bounds, by a mask or a loop, by name."""
-
-        def bounds(node: Node) -> list[int]:
-            loops = [owner for owner in node.body.owners() if owner.name in CONTROL]
-            mask = mask_of(node)
-            return [
-                *(v for one in loops for v in one.operands[:3]),
-                *([] if mask is None else [mask]),
-            ]
-
-        return self._reached(bounds)
-
-    def _reached(self, values: Callable[[Node], Iterable[int]]) -> dict[str, frozenset[str]]:
-        """Return the tensors of accesses that each number has a part in, by name."""
-        found: dict[str, frozenset[str]] = {}
-        for one in self._operations:
-            tensors = frozenset(self._names[root] for root in one.roots)
-            reached = self._flow.computed_from(values(one.node))
-            for name, value in zip(self._names, self._tree.blocks[0].arguments, strict=True):
-                if value in reached and name not in tensors:
-                    found[name] = found.get(name, frozenset()) | tensors
-        return found
 
     def _common_axes(self, one: MemoryOperation) -> set[int]:
         """Return axes of the grid along which all programs access the same elements."""

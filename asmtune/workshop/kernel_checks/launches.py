@@ -8,21 +8,19 @@ its trials, each of which is answered by its result.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 
 from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, ProblemError
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.failures import guarded
-from asmtune.core.kernel_module import import_module, load_kernel_module
+from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import bits
 from asmtune.measure.checks.effects import tensor_parts
@@ -35,7 +33,7 @@ from asmtune.measure.checks.tensors import (
 )
 from asmtune.triton_api.autotuners import without_autotuner
 from asmtune.triton_api.interpreter import backwards, exact_floats
-from asmtune.workshop.kernel_checks.inputs import converted, widened
+from asmtune.workshop.kernel_checks.inputs import converted
 from asmtune.workshop.kernel_checks.reports import as_tuple, compared
 from asmtune.workshop.kernel_checks.subjects import (
     BY_REFERENCE,
@@ -76,29 +74,14 @@ class TrialProcess:
 
     def _load(self, subject: DiagnosisRequest) -> None:
         self._subject = subject
-        where, _, function = subject.kernel.rpartition(":")
-        self._module = None if where else load_kernel_module(subject.kernel)
-        self._function = _jitted(getattr(import_module(where), function)) if where else None
-        self._reference = self._load_reference()
+        self._module = load_kernel_module(subject.kernel)
+        self._reference: Any = getattr(self._module.python, "reference", None)
+        if self._reference is None:
+            raise ProblemError(
+                f"{subject.kernel} has no reference(arguments), which gives its outputs in "
+                "float64: define one"
+            )
         self._first: dict[str, list[torch.Tensor]] = {}
-
-    def _load_reference(self) -> Callable[[Mapping[str, Any]], Any]:
-        if not self._subject.reference:
-            own = getattr(self._module and self._module.python, "reference", None)
-            if own is None:
-                raise ProblemError(
-                    f"{self._subject.kernel} has no reference(arguments): name one by --reference "
-                    "file.py:function, which takes the kernel's parameters that it needs"
-                )
-            return cast("Callable[[Mapping[str, Any]], Any]", own)
-        where, _, name = self._subject.reference.rpartition(":")
-        function = getattr(import_module(where), name, None) if where else None
-        if not callable(function):
-            raise ProblemError(f"--reference {self._subject.reference}: no such file.py:function")
-        names = list(inspect.signature(function).parameters)
-        if names == ["arguments"]:
-            return cast("Callable[[Mapping[str, Any]], Any]", function)
-        return lambda arguments: function(**{n: arguments[n] for n in names if n in arguments})
 
     def run(self, trial: Trial) -> TrialResult:
         """Launch once, and compare.
@@ -128,12 +111,8 @@ class TrialProcess:
 
     def _launch_of(self, trial: Trial) -> tuple[Any, dict[str, Any], Any]:
         """Return kernel, arguments and grid."""
-        device = str(self._subject.device)
-        if self._module is not None:
-            problem = self._module.problem(trial.shape, trial.dtype, device)
-            return problem.kernel, dict(problem.arguments), problem.grid
-        values = {n: _random(v, device) for n, v in trial.arguments.items()}
-        return self._function, values, tuple(trial.grid)
+        problem = self._module.problem(trial.shape, trial.dtype, str(self._subject.device))
+        return problem.kernel, dict(problem.arguments), problem.grid
 
     def _exact(self, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
         """Return the exact outputs, from copies: a launch in place changes the arguments."""
@@ -144,8 +123,7 @@ class TrialProcess:
                 f"{', '.join(names)}"
             )
         with torch.no_grad():
-            # A reference of the user's own gets float64.
-            given = widened(values) if self._subject.reference else converted(values, torch.clone)
+            given = converted(values, torch.clone)
             exact = guarded("reference", lambda: as_tuple(self._reference(given)))
         if isinstance(exact, Failure):
             raise _RefusedError(f"{BY_REFERENCE}{exact.detail.splitlines()[0]}")
@@ -297,24 +275,6 @@ class GuardedMemory:
         if gaps := len(elements) - len(before) - len(behind):
             found.append(f"{gaps} elements between those of {name} were written: see its strides")
         return found
-
-
-def _random(value: Any, device: str) -> Any:
-    if not isinstance(value, list):
-        return value
-    dtype, shape = torch_dtype(value[0]), value[1]
-    for known in value[2:]:
-        flat = torch.tensor(known, dtype=dtype, device=device).expand(math.prod(shape))
-        return flat.reshape(shape).clone()
-    if dtype.is_floating_point:
-        return torch.randn(shape, device=device).to(dtype)
-    return torch.randint(0, 2, shape, device=device).to(dtype)
-
-
-def _jitted(function: Any) -> Any:
-    import triton
-
-    return triton.jit(function) if inspect.isfunction(function) else function
 
 
 def main() -> None:

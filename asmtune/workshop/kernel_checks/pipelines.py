@@ -1,8 +1,7 @@
-"""Pipelines of kernels, checked after each stage; and device memory that calls do not free."""
+"""Pipelines of kernels, checked after each stage."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,30 +68,3 @@ def check_pipeline(stages: Sequence[PipelineStage], *inputs: torch.Tensor) -> Te
             break
     wrong = () if found[-1].right else (f"the first wrong stage is {found[-1].name}",)
     return TestReport(" > ".join(stage.name for stage in stages), tuple(found), wrong)
-
-
-def check_leaks(function: Callable[[], Any], calls: int = 20) -> TestReport:
-    """Compare the device memory in use before and after calls, whose results are dropped.
-
-    Args:
-        function: a call with its arguments.
-        calls: how many to make, after two that fill caches.
-
-    Returns:
-        One comparison; wrong if the memory grows. A note instead where there is no CUDA device.
-    """
-    name = getattr(function, "__name__", "function")
-    if not torch.cuda.is_available():
-        note = "device memory was not checked: this machine has no CUDA device"
-        return TestReport(name, (), (note,))
-    in_use = []
-    for count in (2, calls):
-        for _ in range(count):
-            function()
-        gc.collect()  # results that refer to each other are freed by it alone
-        torch.cuda.synchronize()
-        in_use.append(torch.cuda.memory_allocated())
-    grown = in_use[1] - in_use[0]
-    detail = f"{grown:,} bytes more are in use after {calls} calls" if grown > 0 else ""
-    error = float("inf") if grown > 0 else 0.0
-    return TestReport(name, (ResultComparison("leaks", f"{calls} calls", error, detail),))

@@ -3,8 +3,7 @@
     pytest_plugins = ["asmtune.workshop.kernel_checks.pytest_plugin"]
 
 It adds the fixtures `kernel_device` and `check_kernel`. A test that uses them runs its kernels on
-the GPU where there is one, and else on the CPU under Triton's interpreter. The summary at the end
-counts the comparisons.
+the GPU where there is one, and else on the CPU under Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ from asmtune.workshop.kernel_checks.devices import choose_device
 if TYPE_CHECKING:
     from asmtune.workshop.kernel_checks.reports import TestReport
 
-_REPORTS: Final = pytest.StashKey[list["TestReport"]]()
 _DEVICE: Final = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose Triton's interpreter on a machine without a GPU, before Triton is imported."""
-    config.stash[_REPORTS] = []
     try:
         config.stash[_DEVICE] = choose_device()
     except InputError as error:
@@ -40,29 +37,15 @@ def kernel_device(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture
-def check_kernel(request: pytest.FixtureRequest) -> Callable[..., TestReport]:
+def check_kernel() -> Callable[..., TestReport]:
     """Return `kernel_checks.check_kernel`, which fails the test where a result is wrong."""
     from asmtune.workshop.kernel_checks.checks import check_kernel as check
 
     def checked(*arguments: Any, **options: Any) -> TestReport:
         __tracebackhide__ = True
         report = check(*arguments, **options)
-        request.config.stash[_REPORTS].append(report)
         if report.wrong:
             pytest.fail(report.text(only_wrong=True), pytrace=False)
         return report
 
     return checked
-
-
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
-    """Print how many comparisons were made in all."""
-    reports = config.stash.get(_REPORTS, [])
-    if reports:
-        total = sum(len(report.comparisons) for report in reports)
-        wrong = sum(len(report.wrong) for report in reports)
-        terminalreporter.write_line(
-            f"asmtune: {total} comparisons of {len(reports)} checks, {wrong} wrong"
-        )

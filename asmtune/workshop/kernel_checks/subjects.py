@@ -1,4 +1,4 @@
-"""Kernels to diagnose, modules and plain Triton functions with a reference, and their trials."""
+"""Kernel modules to diagnose, and their trials in a process of their own."""
 
 from __future__ import annotations
 
@@ -13,21 +13,16 @@ import torch
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.core.config import Config
-from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import required
-from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.triton_api.interpreter import INTERPRET
-from asmtune.triton_api.jit_functions import parameters
-from asmtune.workshop.kernel_checks.evidence import evidence_of
-from asmtune.workshop.kernel_checks.ties import LEAST_SIZE, Ties
 
 _FEW: Final = 1 << 18
 _LARGEST_BLOCK: Final = 8192
+LEAST_SIZE: Final = 16
 _TRIAL_S: Final = 300.0
 
 BY_REFERENCE: Final = "reference: "
@@ -39,26 +34,19 @@ class DiagnosisRequest:
     """Request to diagnose a kernel.
 
     Attributes:
-        kernel: a kernel module's name or file, or `file.py:function` of a Triton function.
-        reference: `file.py:function`, which takes parameters of the kernel by name in float64 and
-            returns its outputs; "" for a module's own `reference`.
+        kernel: a kernel module's name or file; its `reference(arguments)` gives the outputs.
         shape: sizes to launch at as well; None for those that blocks divide and miss alone.
         dtype: one of the module's; None for its first.
         device: "cuda" or "cpu"; None for a GPU where there is one.
-        arguments, grid, axes: of a plain function, as `asmtune prune-report` takes them.
         tolerances: rows of the table of tolerances by the result's dtype.
         outputs: arguments that the reference computes, in order; `t.1` is a part of a tuple. By
             default the module's `OUTPUTS`, or all that the kernel is seen to write.
     """
 
     kernel: str
-    reference: str = ""
     shape: Mapping[str, Any] | None = None
     dtype: str | None = None
     device: str | None = None
-    arguments: Sequence[str] = ()
-    grid: str | None = None
-    axes: Mapping[str, list[Any]] = field(default_factory=dict)
     tolerances: Mapping[str, str] = field(default_factory=dict)
     outputs: Sequence[str] = ()
 
@@ -68,15 +56,12 @@ class Trial:
     """Launch of a kernel on inputs of its own.
 
     Attributes:
-        shape: the sizes; of a plain function its numbers.
-        dtype: of the module's; "" for a plain function.
+        shape: the sizes.
+        dtype: one of the module's.
         config: the config's values and options.
         guard: name of the value around the arguments, of `GUARDS`.
         shifted: puts each argument one element behind an aligned address.
         backwards: runs the programs in the reverse order, under the interpreter.
-        arguments: of a plain function: (dtype, shape) of tensors, with a third part where their
-            elements are known, and the values of others.
-        grid: of a plain function.
     """
 
     shape: Mapping[str, Any]
@@ -85,8 +70,6 @@ class Trial:
     guard: str = "nan"
     shifted: bool = False
     backwards: bool = False
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    grid: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,21 +100,23 @@ class TrialResult:
         return not self.refused and not self.excess <= 1
 
 
-class ModuleSubject:
-    """A kernel module's launches."""
+class DiagnosisSubject:
+    """The launches of a kernel module.
 
-    readings: Sequence[Mapping[str, str]] = ({},)
-    reading: Mapping[str, str] = {}
-    blocks: Sequence[int] = ()
-    loose = ""
-    kept: Mapping[str, str] = {}
+    Raises:
+        InputError: the module is unknown, or its shape or dtype.
+    """
 
     def __init__(self, request: DiagnosisRequest) -> None:
+        if ":" in request.kernel:
+            raise InputError(
+                f"{request.kernel} is a plain function, whose strides follow no sizes: write a "
+                "kernel module with reference(arguments); asmtune new NAME writes one to edit"
+            )
         self._module: KernelModule = load_kernel_module(request.kernel)
         self.dtype = self._module.check_dtype(request.dtype)
         self.dtypes = self._module.dtypes
-        given = request.shape
-        self.shape = dict(self._module.check_shape(given or self._module.shapes[0]))
+        self.shape = dict(self._module.check_shape(request.shape or self._module.shapes[0]))
         self.outputs = tuple(getattr(self._module.python, "OUTPUTS", ()))
         self.name = self._module.name
         self.space: Space = self._module.space()
@@ -140,108 +125,22 @@ class ModuleSubject:
         """Make the launch on meta tensors."""
         return required(self.name, lambda: self._module.problem(shape, dtype, "meta"))
 
-    def trial(self, shape: Mapping[str, Any], dtype: str, config: Config) -> Trial:
-        """Describe the launch for another process."""
-        return Trial(dict(shape), dtype, config.all_kwargs())
-
-
-class FunctionSubject:
-    """A plain Triton function's launches; other numbers follow from the sizes of its tensors.
-
-    Attributes:
-        reading: what each of those numbers is made of, one of `readings`.
-    """
-
-    def __init__(self, request: DiagnosisRequest, target: Target) -> None:
-        self._request = request
-        self.name = request.kernel.rpartition(":")[2]
-        problem, self.space = self._made(request.arguments, str(request.grid))
-        floats = [d for d in problem.dtypes.values() if d.startswith(("fp", "bf"))]
-        self.dtype = floats[0] if floats else next(iter(problem.dtypes.values()), "")
-        self.dtypes = (self.dtype, "fp32")
-        self.outputs: tuple[str, ...] = ()
-        axes = {**self.space.axes}
-        fixed = {name: values[0] for name, values in axes.items() if len(values) == 1}
-        numbers = {n: v for n, v in {**problem.shape, **fixed}.items() if type(v) is int}
-        evidence = evidence_of(problem, self.space.first(**problem.shape), target)
-        self._ties = Ties(request.arguments, str(request.grid), numbers, axes, evidence)
-        self.shape: Mapping[str, Any] = self._ties.sizes
-        self.readings = self._ties.readings
-        self.reading = self.readings[0]
-        self._zeros = {*evidence.atomics}
-        self._parameters = parameters(problem.kernel)
-
-    @property
-    def blocks(self) -> list[int]:
-        """Return the constexprs among the arguments that are no sizes."""
-        names = {p.name for p in self._parameters if p.is_constexpr}
-        return [self._ties.numbers[name] for name in names & self._ties.constants(self.reading)]
-
-    @property
-    def loose(self) -> str:
-        """Name what stays when sizes change: numbers, and a grid; "" if nothing does."""
-        names = {p.name for p in self._parameters if not p.is_constexpr}
-        numbers = sorted(names & self._ties.constants(self.reading))
-        texts = [f"{n}={v}" for n in numbers if (v := self._ties.numbers[n]) >= LEAST_SIZE]
-        grid = [] if self._ties.moves_grid(self.reading) else [f"--grid {self._ties.grid}"]
-        return ", ".join(texts + grid)
-
-    @property
-    def kept(self) -> dict[str, str]:
-        """Return the sizes that stay, with the number that bounds their tensors and stays."""
-        loose = self.loose.split(", ")
-        return {n: one for one in loose for n in self._ties.bounded(one.partition("=")[0])}
-
-    def _made(self, arguments: Sequence[str], grid: str) -> tuple[Problem, Space]:
-        return plain_function(self._request.kernel, arguments, grid, self._request.axes)
-
-    def problem(self, shape: Mapping[str, Any], dtype: str) -> Problem:
-        """Make the launch on meta tensors."""
-        dtypes = {self.dtype: dtype}
-        return self._made(self._ties.arguments(shape, self.reading, dtypes), self._ties.grid)[0]
-
-    def trial(self, shape: Mapping[str, Any], dtype: str, config: Config) -> Trial:
-        """Describe the launch for another process."""
-        problem = self.problem(shape, dtype)
-        unsized = [n for n, v in problem.arguments.items() if hasattr(v, "sized")]
-        if unsized:
-            raise ProblemError(
-                f"--arg {unsized[0]}: the size is unknown; give it as "
-                f'--arg "{unsized[0]}={dtype}[n]"'
-            )
-        arguments: dict[str, Any] = {
-            name: [dtype_of(value), list(value.shape)] if hasattr(value, "shape") else value
-            for name, value in problem.arguments.items()
-        }
-        for name in self._zeros & arguments.keys():
-            arguments[name].append(0)
-        for name, table in problem.index_values.items():
-            arguments[name].append(table.values.tolist())
-        grid = problem.programs(config)
-        return Trial(dict(shape), "", config.all_kwargs(), arguments=arguments, grid=grid)
-
-
-DiagnosisSubject = ModuleSubject | FunctionSubject
-
 
 class LaunchSizes:
     """Chooses the sizes of small launches by the blocks of a config.
 
     Attributes:
-        names: of the sizes that may be changed.
-        kept: sizes that may not, and what does not follow them.
+        names: of the sizes that may be changed; smaller ones than `LEAST_SIZE` stay.
     """
 
     def __init__(self, subject: DiagnosisSubject, config: Config, most_programs: int) -> None:
         self._subject, self._config, self._most = subject, config, most_programs
-        own = subject.shape
-        self.kept = {**subject.kept}
-        large = (n for n, v in own.items() if type(v) is int and v >= LEAST_SIZE)
-        self.names = tuple(name for name in large if name not in self.kept)
+        own = subject.shape.items()
+        self.names = tuple(n for n, v in own if type(v) is int and v >= LEAST_SIZE)
 
     @property
     def _blocks(self) -> list[int]:
-        values = (*self._config.kwargs.values(), *self._subject.blocks)
+        values = self._config.kwargs.values()
         blocks = (v for v in values if type(v) is int and 0 < v <= _LARGEST_BLOCK)
         return sorted((v for v in blocks if not v & (v - 1)), reverse=True)
 
@@ -276,17 +175,6 @@ class LaunchSizes:
             shape = fewest
         return shape
 
-    def apart(self, shape: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return sizes of which no two are equal, odd ones and then such as blocks divide."""
-        places = {name: place for place, name in enumerate(self.names)}
-        odd = {name: shape[name] + 2 * place + 1 for name, place in places.items()}
-        even = {name: shape[name] << place for name, place in places.items()}
-        return {**shape, **odd}, {**shape, **even}
-
-    def notes(self) -> list[str]:
-        """Say which sizes are not varied, a sentence each."""
-        return [f"{name}: not varied, as {why} does not follow" for name, why in self.kept.items()]
-
     def elements(self, shape: Mapping[str, Any]) -> int:
         """Count the elements of all tensors."""
         problem = self._subject.problem(shape, self._subject.dtype)
@@ -295,23 +183,6 @@ class LaunchSizes:
 
     def _programs(self, shape: Mapping[str, Any]) -> int:
         return math.prod(self._subject.problem(shape, self._subject.dtype).programs(self._config))
-
-
-def load_subject(request: DiagnosisRequest, target: Target) -> DiagnosisSubject:
-    """Load the kernel of a request.
-
-    Raises:
-        InputError: it is unknown, or the options do not fit it.
-    """
-    if ":" not in request.kernel:
-        return ModuleSubject(request)
-    if request.shape is not None or request.dtype is not None:
-        raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
-    if not request.reference:
-        raise InputError(f"{request.kernel} is a plain function: name its --reference file.py:name")
-    if request.grid is None:
-        raise InputError(f'{request.kernel} is a plain function: give its --grid "cdiv(n, BLOCK)"')
-    return FunctionSubject(request, target)
 
 
 class TrialRunner:

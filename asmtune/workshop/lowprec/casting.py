@@ -41,17 +41,6 @@ class Granularity:
             )
         object.__setattr__(self, "block", tuple(sizes))
 
-    @classmethod
-    def per_channel(cls, axis: int = -1) -> Granularity:
-        """Return one scale for each index of an axis, which counts from the end: -1 is the last.
-
-        Raises:
-            InputError: the axis counts from the start.
-        """
-        if axis >= 0:
-            raise InputError(f"axis={axis}: count it from the end, -1 for the last")
-        return cls((1, *([-1] * (-axis - 1))))
-
     def __str__(self) -> str:
         if all(size == -1 for size in self.block):
             return "tensor"

@@ -1,7 +1,6 @@
-"""Errors through a model: of each layer alone and cumulative, and the time of every module.
+"""Errors through a model: of each layer alone, and cumulative of every module.
 
-Errors alone are those of innermost modules, which call no other module. Times are those of all
-modules, so that what a module does outside of the modules that it calls shows.
+Errors alone are those of innermost modules, which call no other module.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import copy
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -21,13 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
-from asmtune.base.html import HtmlTable, document, page
 from asmtune.base.json_codec import printable
 from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
 
-_PREFIX: Final = "asmtune:"
-_TITLE: Final = "Time and errors of a model's modules"
-_HEADINGS: Final = ("module", "class", "ms", "share", "self ms", "alone", "cumulative")
+_HEADINGS: Final = ("module", "class", "alone", "cumulative")
 
 
 @dataclass(frozen=True)
@@ -41,9 +37,7 @@ class LayerErrors:
             module that calls others.
         cumulative: errors against the reference's layer in the reference model's own run; without
             elements where one of both has no output of floats.
-        flops: of its products, as PyTorch's flop counter has them; 0 likewise.
-        seconds: of the profiler: of the GPU where the model uses one, else of the CPU; the mean of
-            a call, with the modules that it calls.
+        flops: of a layer's products, as PyTorch's flop counter has them.
         depth: in how many calls of modules it lies; 0 for the model itself, whose name is "".
     """
 
@@ -52,7 +46,6 @@ class LayerErrors:
     alone: AccuracyStats
     cumulative: AccuracyStats
     flops: int
-    seconds: float
     depth: int = 0
 
 
@@ -73,47 +66,25 @@ class ModelTrace:
     def tree(self) -> str:
         """Return a line for each call of a module, indented by nesting.
 
-        "self ms" is the time outside of the modules that it calls; on a CPU that of the hooks is
-        in it. Errors are `rms_share`: "inf" where there is NaN or infinity and none in the
-        reference, "-" where none is measured.
+        Errors are `rms_share`: "inf" where there is NaN or infinity that the reference lacks, "-"
+        where nothing is measured.
         """
-        rows = [_HEADINGS, *_cells(self.modules, "  ")]
+        rows = [_HEADINGS, *_cells(self.modules)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         line = "  ".join(f"{{:{'>' if n > 1 else '<'}{width}}}" for n, width in enumerate(widths))
         return "\n".join(line.format(*row) for row in rows)
 
-    def to_html(self) -> str:
-        """Write the tree as an HTML page of its own, without scripts."""
-        return page(_TITLE, self._repr_html_())
 
-    def _repr_html_(self) -> str:
-        rows = _cells(self.modules, "\N{NO-BREAK SPACE}" * 4)
-        table = HtmlTable("Calls of modules", _HEADINGS, rows, frozenset((0, 1)))
-        errors = f"errors are RMS over the reference's; the output's is {_error(self.output)}"
-        return document(_TITLE, [errors], [table])
-
-
-def _cells(calls: tuple[LayerErrors, ...], indent: str) -> Sequence[tuple[str, ...]]:
+def _cells(calls: tuple[LayerErrors, ...]) -> list[tuple[str, ...]]:
     """Make the cells of each call: what `_HEADINGS` names."""
-    own = [call.seconds for call in calls]
-    labels, path = list[str](), list[int]()
-    for place, call in enumerate(calls):
+    path, rows = list[str](), list[tuple[str, ...]]()
+    for call in calls:
         del path[call.depth :]
-        outer = f"{calls[path[-1]].name.partition('#')[0]}." if path else ""
-        if path:
-            own[path[-1]] -= call.seconds
+        outer = f"{path[-1].partition('#')[0]}." if path else ""
         label = printable(call.name.removeprefix(outer)) or "(model)"
-        labels.append(indent * call.depth + label)
-        path.append(place)
-    whole = calls[0].seconds if calls else 0.0
-    rows = []
-    for call, label, seconds in zip(calls, labels, own, strict=True):
         errors = (_error(call.alone), _error(call.cumulative))
-        times = ["-"] * 3
-        if whole:
-            times = [f"{1e3 * call.seconds:.3f}", f"{call.seconds / whole:.1%}"]
-            times.append(f"{1e3 * max(0.0, seconds):.3f}")
-        rows.append((label, printable(call.kind), *times, *errors))
+        rows.append(("  " * call.depth + label, printable(call.kind), *errors))
+        path.append(call.name)
     return rows
 
 
@@ -122,10 +93,8 @@ def _error(stats: AccuracyStats) -> str:
     return error if stats.elements else "-"
 
 
-def trace(
-    model: nn.Module, batch: Any, *, reference: nn.Module | None = None, repeats: int = 3
-) -> ModelTrace:
-    """Measure the errors of each layer of a model on a batch, and where its time goes.
+def trace(model: nn.Module, batch: Any, *, reference: nn.Module | None = None) -> ModelTrace:
+    """Measure the errors of each layer of a model on a batch.
 
     The models run in evaluation mode, without gradients, and are left as they were, but that an
     `Fp8Linear` which has seen nothing takes its scales from this batch. PyTorch's fused path of
@@ -137,7 +106,6 @@ def trace(
         batch: its input: a tensor, a tuple of positional or a mapping of named arguments.
         reference: a model of the same module names, such as that which `model` was converted from;
             by default a copy of `model`. A copy of it runs in fp64.
-        repeats: profiled runs; 0 leaves the profiler out, and `seconds` at 0.
 
     Raises:
         InputError: a model is no module or takes no hooks, the reference cannot be copied or run in
@@ -145,8 +113,6 @@ def trace(
     """
     check_module("trace: model", model)
     original = check_module("trace: reference", model if reference is None else reference)
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
-        raise InputError(f"trace: repeats={repeats!r}: give a whole number, 0 for no profiler")
     exact = _in_fp64("its copy", lambda: copy.deepcopy(original).double().eval())
     references = dict(exact.named_modules())
     expected: dict[str, torch.Tensor] = {}
@@ -167,42 +133,39 @@ def trace(
         if name not in references:
             raise InputError(f"trace: reference= has no module {name!r}, which the model calls")
         with FlopCounterMode(display=False) as counter:
-            layer = partial(references[name], *_double(call.kept), **_double(kwargs))
+            layer = partial(references[name], *_double(call.inputs), **_double(kwargs))
             alone = measure_accuracy(value, _checked(call, first_floats(_in_fp64(name, layer))))
         cumulative = measure_accuracy(value, _checked(call, wanted))
         flops = counter.get_total_flops()
         call.row = replace(call.row, alone=alone, cumulative=cumulative, flops=flops)
         layers.add(call.row.name)
 
-    with ExitStack() as stack:
-        stack.enter_context(_evaluating(model))
+    with _evaluating(model):
         with _watched(exact, keep):
             wanted = first_floats(_in_fp64("its run", lambda: _called(exact, _double(batch))))
         with _watched(model, compare) as calls:
             output = first_floats(_called(model, batch))
-        seconds = _profiled(model, batch, repeats) if repeats else {}
     if output is None or wanted is None:
         raise InputError("trace: the model's output holds no tensor of floats")
-    modules = tuple(replace(c.row, seconds=seconds.get(c.row.name, 0.0)) for c in calls)
+    modules = tuple(call.row for call in calls)
     rows = tuple(row for row in modules if row.name in layers)
     return ModelTrace(rows, measure_accuracy(output, wanted), modules)
 
 
 @dataclass
 class _Call:
-    """A call of a module while models run, what is known of it, and what `before` returned."""
+    """A call of a module while models run, what is known of it, and its inputs."""
 
     module: str
     row: LayerErrors
     innermost: bool = True
-    kept: Any = None
+    inputs: Any = None
 
 
-Before = Callable[[_Call, nn.Module, tuple[Any, ...]], Any]
 After = Callable[[_Call, dict[str, Any], Any], None]
 
 
-def _inputs(_: _Call, module: nn.Module, args: tuple[Any, ...]) -> Any:
+def _inputs(module: nn.Module, args: tuple[Any, ...]) -> Any:
     """Return a module's inputs, copied where it overwrites them."""
     if not getattr(module, "inplace", False):
         return args
@@ -210,26 +173,24 @@ def _inputs(_: _Call, module: nn.Module, args: tuple[Any, ...]) -> Any:
 
 
 @contextmanager
-def _watched(model: nn.Module, after: After, before: Before = _inputs) -> Iterator[list[_Call]]:
+def _watched(model: nn.Module, after: After) -> Iterator[list[_Call]]:
     """Call hooks around each call of a module, the model's too; yield the calls in order."""
     counts, begun, path = Counter[str](), list[_Call](), list[_Call]()
 
     def enter(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         if path:
             path[-1].innermost = False
-        else:
-            counts.clear()  # the model runs again
         counts[name] += 1
         text = name if counts[name] == 1 else f"{name}#{counts[name]}"
         none = AccuracyStats(elements=0)
-        row = LayerErrors(text, type(module).__name__, none, none, 0, 0.0, len(path))
+        row = LayerErrors(text, type(module).__name__, none, none, 0, len(path))
         path.append(_Call(name, row))
         begun.append(path[-1])
-        path[-1].kept = before(path[-1], module, args)
+        path[-1].inputs = _inputs(module, args)
 
     def leave(_: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:
         after(path[-1], kwargs, output)
-        path.pop().kept = None
+        path.pop().inputs = None
 
     handles = list[RemovableHandle]()
     for name, module in model.named_modules():
@@ -292,31 +253,6 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fused)
         for module, training in modes.items():
             module.training = training
-
-
-def _profiled(model: nn.Module, batch: Any, repeats: int) -> dict[str, float]:
-    """Return the seconds of a call of each module by the profiler."""
-    from torch.profiler import ProfilerActivity, profile, record_function
-
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
-
-    def begin(call: _Call, *_: Any) -> Any:
-        scope = ExitStack()
-        scope.enter_context(record_function(f"{_PREFIX}{call.row.name}"))
-        return scope
-
-    with _watched(model, lambda call, *_: call.kept.close(), begin):
-        _called(model, batch)  # warm
-        with profile(activities=activities) as profiler:
-            for _ in range(repeats):
-                _called(model, batch)
-    averages = profiler.key_averages()
-    events = [e for e in averages if e.key.startswith(_PREFIX) and e.device_type.name == "CPU"]
-    # One clock for all: a module that launches nothing takes no GPU time.
-    clock = "device_time_total" if any(e.device_time_total for e in events) else "cpu_time_total"
-    return {e.key.removeprefix(_PREFIX): getattr(e, clock) / e.count / 1e6 for e in events}
 
 
 def _called(model: nn.Module, batch: Any) -> Any:

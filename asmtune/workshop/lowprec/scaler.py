@@ -1,11 +1,11 @@
-"""`Scaler`: scales from the running amax of a tensor that is seen again and again."""
+"""`Scaler`: scales from the running amax of a tensor that is seen again and again; their cost."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 import torch
@@ -13,11 +13,13 @@ import torch
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.json_codec import shown
 from asmtune.base.text import user_stacklevel
+from asmtune.measure.accuracy import measure_accuracy
 from asmtune.workshop.lowprec.casting import (
     E4M3,
     Granularity,
     amax_of,
     checked_format,
+    count_clipped,
     dequantize,
     quantize,
 )
@@ -25,35 +27,12 @@ from asmtune.workshop.lowprec.casting import (
 Method = Literal["ema", "max", "last"]
 
 _VERSION: Final = 1
-_MOST_ANOMALIES: Final = 100  # listed; all are counted
 _MOST_MARGIN: Final = 64
-_STATE: Final = ("updates", "nonfinite", "average", "amaxes", "anomalies")
+_STATE: Final = ("updates", "nonfinite", "average", "amaxes")
 
 
 class ScaleWarning(UserWarning):
     """Values that a scale should not be made of: an amax far off, NaN, or infinity."""
-
-
-@dataclass(frozen=True)
-class Anomaly:
-    """Update whose amax was far above the recent mean.
-
-    Attributes:
-        update: number of the update, from 1.
-        blocks: how many blocks it happened in.
-        amax, mean: the worst block's amax, and the mean of its amax over the history before it.
-    """
-
-    update: int
-    blocks: int
-    amax: float
-    mean: float
-
-    def __str__(self) -> str:
-        return (
-            f"update {self.update}: amax {self.amax:.3g} is {self.amax / self.mean:.3g} times the "
-            f"recent mean {self.mean:.3g}, in {self.blocks:,} blocks"
-        )
 
 
 @dataclass(eq=False)
@@ -76,7 +55,6 @@ class Scaler:
         anomaly: times the recent mean from which an amax is told.
         updates: number of updates so far.
         nonfinite: NaN and infinities in all updates so far; they are in no scale.
-        anomalies: the last 100, oldest first.
     """
 
     granularity: Granularity = field(default_factory=Granularity)
@@ -88,7 +66,6 @@ class Scaler:
     anomaly: float = 10.0
     updates: int = field(default=0, init=False)
     nonfinite: int = field(default=0, init=False)
-    anomalies: list[Anomaly] = field(default_factory=list, init=False)
     _average: torch.Tensor | None = field(default=None, init=False, repr=False)
     _amaxes: torch.Tensor | None = field(default=None, init=False, repr=False)
 
@@ -191,7 +168,6 @@ class Scaler:
             "nonfinite": self.nonfinite,
             "average": None if self._average is None else self._average.clone(),
             "amaxes": None if self._amaxes is None else self._amaxes.clone(),
-            "anomalies": [[a.update, a.blocks, a.amax, a.mean] for a in self.anomalies],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -216,13 +192,10 @@ class Scaler:
                     f"{mine!r}: make the scaler with the state's options, or begin anew"
                 )
         average, amaxes = self._loaded_amaxes(state["average"], state["amaxes"])
-        counts, anomalies = (state["updates"], state["nonfinite"]), state["anomalies"]
+        counts = (state["updates"], state["nonfinite"])
         if not all(map(_is_count, counts)):
             raise InputError(f"the state's counts are {shown(counts)}: it is damaged")
-        if not isinstance(anomalies, list | tuple) or not all(map(_is_anomaly, anomalies)):
-            raise InputError(f"the state's anomalies are {shown(anomalies)}: it is damaged")
         self.updates, self.nonfinite = counts
-        self.anomalies = [Anomaly(*one) for one in anomalies[-_MOST_ANOMALIES:]]
         self._average, self._amaxes = average, amaxes
 
     def _loaded_amaxes(
@@ -280,10 +253,11 @@ class Scaler:
         worst = int(ratio.argmax())
         if ratio[worst] < self.anomaly:
             return
-        values = (float(found.flatten()[worst]) for found in (amax, mean))
-        anomaly = Anomaly(self.updates, int((ratio >= self.anomaly).sum()), *values)
-        self.anomalies = [*self.anomalies, anomaly][-_MOST_ANOMALIES:]
-        _warn(str(anomaly))
+        largest, usual = (float(found.flatten()[worst]) for found in (amax, mean))
+        _warn(
+            f"update {self.updates}: amax {largest:.3g} is {largest / usual:.3g} times the recent "
+            f"mean {usual:.3g}, in {int((ratio >= self.anomaly).sum()):,} blocks"
+        )
 
 
 def _is_number(value: Any) -> bool:
@@ -306,14 +280,6 @@ def _is_same(value: Any, mine: Any) -> bool:
     return is_kind and bool(value == mine)
 
 
-def _is_anomaly(value: Any) -> bool:
-    if not isinstance(value, list | tuple) or len(value) != 4:
-        return False
-    update, blocks, *times = value
-    is_whole = _is_count(update) and _is_count(blocks)
-    return is_whole and all(type(t) is float and 0 < t < math.inf for t in times)
-
-
 def _is_amax(value: Any) -> bool:
     """Return whether a value of a state is an amax of each block."""
     is_plain = isinstance(value, torch.Tensor) and not (value.is_meta or value.is_nested)
@@ -324,3 +290,52 @@ def _is_amax(value: Any) -> bool:
 
 def _warn(message: str) -> None:
     warnings.warn(message, ScaleWarning, stacklevel=user_stacklevel())
+
+
+@dataclass(frozen=True)
+class ScalerFigures:
+    """Results of a scaler over batches, each cast by the scales known before it.
+
+    Attributes:
+        granularity: the blocks that share a scale.
+        scales: number of them.
+        clip: share of the finite elements that saturate; see `casting.count_clipped`.
+        p99: 99th percentile of the relative error of what is cast and cast back, as
+            `measure.accuracy` has it, with the RMS of each channel of the last axis in the place of
+            that of all, which an outlier channel would set.
+    """
+
+    granularity: Granularity
+    scales: int
+    clip: float
+    p99: float
+
+
+def evaluate_scaler(batches: Sequence[torch.Tensor], scaler: Scaler) -> ScalerFigures:
+    """Cast every batch but the first by the scales of those before it, as a program would.
+
+    Args:
+        batches: two tensors or more, of one shape.
+        scaler: options of the scaler; it is left as it is, and a new one begins.
+
+    Raises:
+        InputError: there are fewer than two batches, or blocks do not divide them.
+    """
+    if len(batches) < 2:
+        raise InputError(f"{len(batches)} batches: give two or more, the first for its scales")
+    fresh = replace(scaler)
+    clipped = finite = 0
+    cast, reference = [], []
+    for place, values in enumerate(batches):
+        if place:
+            clipped += count_clipped(values, fresh.scale, fresh.dtype)
+            finite += int(values.isfinite().sum())
+            cast.append(fresh.dequantize(fresh.quantize(values)))
+            reference.append(values.float())
+        fresh.update(values)
+    original = torch.stack(reference)
+    usual = torch.where(original.isfinite(), original, 0.0).square()
+    usual = usual.mean(tuple(range(original.dim() - 1)), keepdim=True).sqrt_().clamp_(min=1e-30)
+    stats = measure_accuracy(torch.stack(cast) / usual, original / usual)
+    clip = clipped / max(1, finite)
+    return ScalerFigures(scaler.granularity, fresh.scale.numel(), clip, stats.p99)

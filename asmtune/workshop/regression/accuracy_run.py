@@ -1,23 +1,27 @@
-"""An accuracy run: variants of a kernel on the same inputs, each against its reference."""
+"""An accuracy run: variants of a kernel on the same inputs, each against its reference.
+
+Its table and its JSON are made here as well.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
-from asmtune.base.fingerprint import canonical, digest, versions
+from asmtune.base.fingerprint import versions
+from asmtune.base.json_codec import to_json
 from asmtune.core.failures import required
-from asmtune.measure.accuracy import AccuracyStats, measure_with_bins
-from asmtune.measure.distributions import MANTISSA, of_bits
+from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
+from asmtune.report.cells import ReportTable, one_line, plain_table, words
+from asmtune.report.documents import document_text
 from asmtune.runtime.determinism import deterministic
 from asmtune.triton_api.interpreter import exact_floats, is_interpreting
-from asmtune.workshop.regression.accuracy_inputs import check_source, distributed
 from asmtune.workshop.regression.accuracy_subject import (
     AccuracySubject,
     Outputs,
@@ -27,65 +31,13 @@ from asmtune.workshop.regression.accuracy_subject import (
     variant_of,
 )
 from asmtune.workshop.regression.compare import environment_here
-from asmtune.workshop.regression.history import HistoryEntry, Level
 from asmtune.workshop.regression.run import BenchSubject, Environment
 
 WIDER: Final = ("fp64", "fp32")
-_SCALE: Final = "scale"
 _LIMIT: Final = "limit"
-_BESIDE: Final = re.compile(rf"{_SCALE}|^{_LIMIT}$")
-
-GUARDED: Final = ("mean_rel", "p90", "p99", "p999", "rms_share", "clip")
-"""Metrics that a history keeps. They are means and quantiles, which runs on other random inputs
-scatter about normally; a maximum is none of them."""
-
-
-_OCTAVE_PARTS: Final = 8
-
-
-@dataclass(frozen=True)
-class ErrorHistogram:
-    """Counts elements by relative error.
-
-    Attributes:
-        edges: of the bins, 8 an octave, ascending; one more than counts.
-        counts: elements a bin.
-        zeros: elements without error.
-    """
-
-    edges: tuple[float, ...]
-    counts: tuple[int, ...]
-    zeros: int
-
-
-def error_histogram(fine: Any) -> ErrorHistogram:
-    """Sum bins of `binned` up to 8 an octave, without empty ones at either end.
-
-    Args:
-        fine: counts of `binned`; None if there are no elements.
-    """
-    if fine is None:
-        return ErrorHistogram((), (), 0)
-    fine = fine.cpu()
-    zeros, fine[0] = int(fine[0]), 0
-    coarse = fine.view(-1, (1 << (23 - MANTISSA)) // _OCTAVE_PARTS).sum(1)
-    places = coarse.nonzero().flatten().tolist()
-    if not places:
-        return ErrorHistogram((), (), zeros)
-    first, last = places[0], places[-1] + 1
-    width = (1 << 23) // _OCTAVE_PARTS
-    edges = tuple(of_bits(place * width) for place in range(first, last + 1))
-    return ErrorHistogram(edges, tuple(coarse[first:last].tolist()), zeros)
-
-
-@dataclass(frozen=True)
-class ScaleStats:
-    """Count, least, mean and largest of an output's scales: finite magnitudes above 0."""
-
-    count: int
-    least: float
-    mean: float
-    most: float
+_BESIDE: Final = re.compile(rf"scale|^{_LIMIT}$")
+"""Names of outputs that are compared only if the reference has them in the same shape: scales, and
+the largest magnitude that `clip` counts by."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +48,12 @@ class AccuracyRow:
         variant: its name.
         output: its name where there are several; else "".
         dtype: of the inputs.
-        histogram: elements by relative error.
-        scales: of the variant's outputs whose name holds "scale"; None without. These, and "limit",
-            the largest magnitude that `clip` counts by, are compared if the reference has them in
-            the same shape.
     """
 
     variant: str
     output: str
     dtype: str
     stats: AccuracyStats
-    histogram: ErrorHistogram
-    scales: ScaleStats | None = None
 
     @property
     def name(self) -> str:
@@ -121,58 +67,32 @@ class AccuracyRun:
 
     Attributes:
         date: when it ended, ISO 8601, UTC.
-        label: the user's own, such as a commit; may be empty.
         environment: device and versions; without a GPU, the device says what took its place.
         kernel: name of the kernel or function.
         shape: sizes.
         dtype: of the inputs, if a variant names no other.
         against: the reference.
-        inputs: distribution or file.
         seed: of the random numbers.
         rows: one a variant and output.
     """
 
     date: str
-    label: str
     environment: Environment
     kernel: str
     shape: Mapping[str, Any]
     dtype: str
     against: str
-    inputs: str
     seed: int
     rows: tuple[AccuracyRow, ...]
 
-    @cached_property
-    def identity(self) -> str:
-        """Return a digest of when it ran and of all errors, 12 hex digits."""
-        errors = [[row.name, row.stats.mean_abs, row.stats.max_abs] for row in self.rows]
-        return digest(canonical([self.date, self.label, self.seed, errors]))[:12]
-
-    @property
-    def name(self) -> str:
-        """Return its label, or else its date."""
-        return self.label or self.date
-
     @property
     def terms(self) -> str:
-        """Return inputs and reference, with which the names of its subjects' variants end."""
-        return f", {self.inputs}, against {self.against}"
+        """Return the reference, with which the names of its subjects' variants end."""
+        return f", against {self.against}"
 
     def subject(self, row: AccuracyRow) -> BenchSubject:
         """Return what identifies a row in every run."""
         return BenchSubject(self.kernel, self.shape, row.dtype, row.name + self.terms)
-
-    @property
-    def entry(self) -> HistoryEntry:
-        """Return what a history keeps of it."""
-        levels = tuple(
-            Level(self.subject(row), value, value, value, metric)
-            for row in self.rows
-            for metric in GUARDED
-            for value in [float(getattr(row.stats, metric))]
-        )
-        return HistoryEntry(self.identity, self.date, self.label, self.environment, levels)
 
 
 @dataclass(frozen=True)
@@ -183,24 +103,21 @@ class AccuracyRequest:
         variants: by name; the first one alone if only the subject itself is measured.
         against: "fp64", "fp32", a variant's name, or `file.py:function`, which is called with
             the same inputs.
-        inputs: a distribution or a file.
     """
 
     subject: AccuracySubject
     variants: tuple[Variant, ...]
     against: str
-    inputs: str
 
     @classmethod
     def of(
-        cls, subject: AccuracySubject, variants: Mapping[str, Any], against: str, inputs: str
+        cls, subject: AccuracySubject, variants: Mapping[str, Any], against: str
     ) -> AccuracyRequest:
         """Check what is asked for, before anything runs.
 
         Raises:
-            InputError: a variant, the reference or the source of inputs is unknown.
+            InputError: a variant or the reference is unknown.
         """
-        check_source(inputs)
         if subject.name in variants:
             raise InputError(f"--variant {subject.name}: the kernel itself has this name")
         made = {subject.name: Variant(subject.name, subject.function)}
@@ -208,9 +125,9 @@ class AccuracyRequest:
         if against not in (*WIDER, *made) and ":" not in against:
             known = ", ".join((*WIDER, *made))
             raise InputError(f"--against {against!r}: one of {known}, or file.py:function")
-        return cls(subject, tuple(made.values()), against, inputs)
+        return cls(subject, tuple(made.values()), against)
 
-    def run(self, device: str, seed: int, label: str = "") -> AccuracyRun:
+    def run(self, device: str, seed: int) -> AccuracyRun:
         """Measure all variants on a device, "cuda" or "cpu"; the seed is that of the inputs.
 
         Raises:
@@ -223,13 +140,11 @@ class AccuracyRequest:
             rows = [row for variant in self.variants for row in self._rows(variant, device, seed)]
         return AccuracyRun(
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            label=label,
             environment=environment_of(device),
             kernel=self.subject.name,
             shape=self.subject.shape,
             dtype=self.subject.dtype,
             against=self.against,
-            inputs=self.inputs,
             seed=seed,
             rows=tuple(rows),
         )
@@ -240,7 +155,6 @@ class AccuracyRequest:
         # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
         wanted = self._reference(variant, device, seed)
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
-        scales = {name: x for name, x in found.items() if _SCALE in name}
         named = found | wanted if found.keys() & wanted.keys() else found
         own, other = ({n: x.shape for n, x in side.items()} for side in (found, wanted))
         beside = {n for n in named if _BESIDE.search(n) and own.get(n) != other.get(n)}
@@ -252,17 +166,16 @@ class AccuracyRequest:
         rows = []
         for name, output in found.items():
             most = None if limit is None else _by_blocks(limit, output)
-            measure = partial(measure_with_bins, output, wanted[name], limit=most)
+            measure = partial(measure_accuracy, output, wanted[name], limit=most)
             label = name if len(found) > 1 else ""
             about = f"{where} {label}".strip()
             try:
-                stats, bins = required("accuracy", measure)
+                errors = required("accuracy", measure)
             except InputError as error:
                 raise InputError(f"{about}: {error}") from error
-            if math.isnan(stats.p99):
+            if math.isnan(errors.p99):
                 raise InputError(f"{about}: output and reference have no finite number to compare")
-            errors = stats, error_histogram(bins)
-            rows.append(AccuracyRow(variant.name, label, dtype, *errors, _scales(scales)))
+            rows.append(AccuracyRow(variant.name, label, dtype, errors))
         return rows
 
     def _inputs(self, variant: Variant, device: str, seed: int) -> dict[str, Any]:
@@ -270,7 +183,7 @@ class AccuracyRequest:
 
         torch.manual_seed(seed)
         dtype = variant.dtype or self.subject.dtype
-        return distributed(partial(self.subject.inputs, dtype, device), self.inputs)
+        return self.subject.inputs(dtype, device)
 
     def _reference(self, variant: Variant, device: str, seed: int) -> Outputs:
         """Compute what a variant is compared with; another variant has inputs of its own dtype."""
@@ -312,21 +225,53 @@ def _by_names(where: str, found: Outputs, wanted: Outputs) -> Outputs:
     return dict(zip(found, wanted.values(), strict=True))
 
 
-def _scales(scales: Outputs) -> ScaleStats | None:
-    import torch
-
-    flat = [value.double().flatten() for value in scales.values()]
-    values = torch.cat(flat).abs() if flat else torch.empty(0)
-    values = values[values.isfinite() & (values > 0)]
-    if not values.numel():
-        return None
-    least, mean, most = (float(x) for x in (values.min(), values.mean(), values.max()))
-    return ScaleStats(values.numel(), least, mean, most)
-
-
 def environment_of(device: str) -> Environment:
     """Describe the GPU, or the CPU in its place."""
     if device == "cuda":
         return environment_here()
     name = "CPU, Triton's interpreter" if is_interpreting() else "CPU"
     return Environment(gpu=name, board="", driver="", versions=versions())
+
+
+FORMAT: Final = "asmtune-accuracy"
+
+_NAMES: Final = {"p999": "p99.9", "cosine": "1 - cosine", "kl": "KL", "nonfinite": "NaN, inf"}
+_LEFT_OUT: Final = ("p99_ulps", "mean_abs", "kl", "p50", "p90", "amax", "max_abs")
+"""Statistics that a narrow terminal does not show, the first of these first."""
+
+
+def _heading(name: str) -> str:
+    spelled = name.replace("ulps", "ULPs").replace("rms", "RMS").replace("_", " ")
+    return _NAMES.get(name, spelled)
+
+
+_STATS: Final = tuple(
+    sorted((f.name for f in fields(AccuracyStats)[1:]), key=lambda name: name == "nonfinite")
+)
+_COLUMNS: Final = ("variant", "dtype", *map(_heading, _STATS))
+
+
+def _title(run: AccuracyRun) -> str:
+    shape = f" {words(run.shape)}" if run.shape else ""
+    about = f"against {one_line(run.against)}, seed {run.seed}"
+    return f"{one_line(run.kernel)}{shape} {run.dtype} {about}"
+
+
+def _cells(row: AccuracyRow) -> list[str]:
+    values = {name: getattr(row.stats, name) for name in _STATS}
+    values["cosine"] = max(0.0, 1.0 - values["cosine"])
+    texts = [f"{value:.3g}" for value in values.values()]
+    return [one_line(row.name), row.dtype, *texts]
+
+
+def accuracy_table(run: AccuracyRun) -> ReportTable:
+    """Tabulate the errors, a row a variant and output."""
+    table = plain_table(_title(run), _COLUMNS, left=2, spare=[*map(_heading, _LEFT_OUT)])
+    for row in run.rows:
+        table.add_row(*_cells(row), style="red" if row.stats.nonfinite else None)
+    return table
+
+
+def accuracy_json(run: AccuracyRun) -> str:
+    """Write the run as JSON, `{"format": "asmtune-accuracy", "version": 1, ...}`."""
+    return document_text(FORMAT, to_json(run))

@@ -6,9 +6,9 @@ imported inside the functions, so that `asmtune check` runs without them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.settings import Settings
@@ -19,7 +19,6 @@ from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, 
 if TYPE_CHECKING:
     from asmtune.workshop.regression.accuracy_run import AccuracyRun
     from asmtune.workshop.regression.compare import Check, CheckFinding
-    from asmtune.workshop.regression.processes import BenchProgress
     from asmtune.workshop.regression.run import BenchRun
 
 BENCH_PROCESSES: Final = 8
@@ -43,23 +42,22 @@ def bench(
     processes: int = BENCH_PROCESSES,
     label: str = "",
     energy: bool = False,
-    progress: BenchProgress | None = None,
+    progress: Callable[[str], object] = str,
     settings: Settings | None = None,
 ) -> BenchRun:
     """Time kernels on their stored configs on this machine's GPU, as `asmtune bench` does.
 
-    It tunes nothing: a shape without a stored config is not timed, and stands in the run's
-    `missed`.
+    It tunes nothing: a shape without a stored config is not timed, and is in the run's `missed`.
 
     Args:
         kernels: kernel modules, by name, file or as loaded; empty for all that come with asmtune.
         shapes: mappings such as `{"M": 4096}`, texts such as "M=4096", or paths of files of
             shapes. Without any, all that is stored for the modules' own shapes is timed.
         dtype: one of the modules'; by default their first, or all of them without shapes.
-        processes: so many time all rows, one process after another.
+        processes: number of timing processes, run one after another.
         label: a name for the run, such as a commit.
         energy: whether to read the board's meter as well, 0.3 s a row and process.
-        progress: listens to the run.
+        progress: gets lines about the run; by default nothing is done with them.
         settings: limits and folders; by default from the environment.
 
     Returns:
@@ -74,65 +72,52 @@ def bench(
         raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
     sources = listed(kernels)
     check_inputs(listed(shapes), dtype)
-    from asmtune.workshop.regression.processes import BenchProgress, BenchRequest, time_plan
+    from asmtune.workshop.regression.processes import BenchRequest, plan_lines, time_plan
 
-    request = BenchRequest(sources, listed(shapes), None, dtype, _bench_device(sources))
-    listener = progress or BenchProgress()
+    request = BenchRequest(sources, listed(shapes), dtype, _bench_device(sources))
     plan = request.plan(settings or Settings.from_environment())
-    listener.planned(plan)
+    for line in plan_lines(plan):
+        progress(line)
     if not plan.rows:
         raise InputError(
             f"bench: no config is stored for any of it on {plan.device}; "
             "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
         )
-    return time_plan(plan, processes, listener, energy=energy).run(label, plan.missed)
+    return time_plan(plan, processes, progress, energy=energy).run(label, plan.missed)
 
 
 def check(
     run: BenchRun | str | Path,
     baseline: BenchRun | str | Path,
     *,
-    threshold: float | Literal["history"] = 0.03,
+    threshold: float = 0.03,
     level: float = 0.01,
     any_board: bool = False,
-    history: str | Path | None = None,
-    record: bool = False,
 ) -> Check[CheckFinding]:
     """Compare a bench run with a baseline, as `asmtune check` does; needs no GPU.
 
     Args:
         run: what is judged: a run, or a file that `asmtune bench` has written.
-        baseline: what it is compared with, likewise.
-        threshold: relative slowdown that counts, such as 0.03; or "history" for the mean plus
-            three standard deviations of the runs in `history`.
+        baseline: what it is compared with: a run, or a file.
+        threshold: relative slowdown that counts, such as 0.03.
         level: probability with which a check of unchanged kernels may call any of them slower.
         any_board: whether two boards of one GPU model may be compared.
-        history: a file of earlier runs.
-        record: whether to add this run to the history, which keeps 100.
 
     Returns:
         A finding for each kernel, shape and dtype. `outcome` says "fine", "slower" or
         "incomparable".
 
     Raises:
-        InputError: a file cannot be read or written, or an option is out of range.
+        InputError: a file cannot be read, or an option is out of range.
     """
-    from asmtune.workshop.regression import history as histories
     from asmtune.workshop.regression.compare import Terms, compare
     from asmtune.workshop.regression.run import read_run
 
-    is_historic = threshold == "history"
-    if history is None and (record or is_historic):
-        raise InputError(f"{'record' if record else 'threshold'}: needs history=, a file")
-    limit = None if threshold == "history" else _share("threshold", threshold, MOST_THRESHOLD)
+    limit = _share("threshold", threshold, MOST_THRESHOLD)
     terms = Terms(limit, _share("level", level, MOST_LEVEL), any_board)
     base = read_run(Path(baseline), "baseline") if isinstance(baseline, str | Path) else baseline
     now = read_run(Path(run)) if isinstance(run, str | Path) else run
-    known = () if history is None else histories.read_history(Path(history))
-    result = compare(base, now, terms, known)
-    if record and history is not None:
-        histories.record(Path(history), histories.entry_of(now), result.outcome)
-    return result
+    return compare(base, now, terms)
 
 
 def accuracy(
@@ -142,9 +127,7 @@ def accuracy(
     shape: Shape | None = None,
     dtype: str | None = None,
     variants: Mapping[str, Any] | None = None,
-    inputs: str | Path = "random",
     seed: int = 0,
-    label: str = "",
 ) -> AccuracyRun:
     """Measure a kernel's errors against a reference, as `asmtune accuracy` does.
 
@@ -157,15 +140,13 @@ def accuracy(
         shape: sizes by name; by default the module's first.
         dtype: one of the module's; by default its first.
         variants: by name, keywords as a mapping, a function, or a text as of `--variant`.
-        inputs: "random", "heavy-tailed", "outlier-channels", or a file of tensors.
         seed: of the inputs.
-        label: a name for the run, such as a commit.
 
     Returns:
         A row for each variant and output.
 
     Raises:
-        InputError: an argument is unknown, a file cannot be read, or a function raises.
+        InputError: an argument is unknown, or a function raises.
         NoGpuError: a kernel is asked for without a GPU and without TRITON_INTERPRET=1.
     """
     check_inputs(() if shape is None else (shape,), dtype)
@@ -176,17 +157,17 @@ def accuracy(
     from asmtune.workshop.regression.accuracy_subject import load_subject
 
     subject = load_subject(str(kernel), shape, dtype)
-    request = AccuracyRequest.of(subject, variants or {}, against, str(inputs))
+    request = AccuracyRequest.of(subject, variants or {}, against)
     import torch
 
     if torch.cuda.is_available():
-        return request.run("cuda", seed, label)
+        return request.run("cuda", seed)
     if subject.is_kernel and not is_interpreting():
         raise NoGpuError(
             "accuracy needs a CUDA GPU, and PyTorch finds none: TRITON_INTERPRET=1 runs kernels "
             "on the CPU under Triton's interpreter"
         )
-    return request.run("cpu", seed, label)
+    return request.run("cpu", seed)
 
 
 def _share(option: str, value: float, most: float) -> float:

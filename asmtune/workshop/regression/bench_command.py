@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.output import check_destinations, print_line, write_note, write_result
+from asmtune.cli.output import check_destinations, print_line, write_note
 from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.inputs.shapes import check_inputs
-from asmtune.report.cells import words
 from asmtune.workshop.regression.api import BENCH_PROCESSES, NoGpuError
 from asmtune.workshop.regression.api import bench as run_bench
-
-if TYPE_CHECKING:
-    from asmtune.workshop.regression.processes import BenchProgress
-    from asmtune.workshop.regression.run import BenchPlan
 
 FAILED: Final = 1
 NO_GPU: Final = 4
@@ -35,10 +29,6 @@ Processes = Annotated[
     int, typer.Option(min=1, max=200, help="Number of timing processes, run one after another.")
 ]
 Energy = Annotated[bool, typer.Option("--energy", help="Read energy too, for GOPS/W: 0.3 s a row.")]
-Figure = Annotated[
-    Path | None, typer.Option(help="Draw efficiency over sizes: .svg, .png or .pdf.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print rates and efficiency as JSON.")]
 Label = Annotated[str, typer.Option(help="What the run is called, such as a commit.")]
 
 
@@ -51,27 +41,21 @@ def bench(
     processes: Processes = BENCH_PROCESSES,
     label: Label = "",
     energy: Energy = False,
-    figure: Figure = None,
-    json_: Json = False,
 ) -> None:
     """Time kernels on their stored configs on this machine's GPU, and write every sample.
 
-    Rates, efficiency over sizes and the best working point of each kernel are shown on stderr.
+    Times and rates are shown on stderr.
     Without a shape all that is stored for the modules' own shapes and dtypes is timed. Exits
     with 1 where a kernel fails or a shape has no stored config, with 4 where there is no GPU.
     """
     if output is None:
         raise InputError("bench: name the file to write: --output run.json")
-    files = {"--output": output} | ({} if figure is None else {"--figure": figure})
-    check_destinations(list(files.items()))
+    check_destinations([("--output", output)])
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     # Load Triton, which no other command needs before it has read its input.
-    from asmtune.workshop.regression.bench_page import bench_figure, bench_json, bench_table
-    from asmtune.workshop.regression.check_page import check_figure
-    from asmtune.workshop.regression.run import write_bytes, write_run
+    from asmtune.workshop.regression.check_page import bench_table
+    from asmtune.workshop.regression.run import write_run
 
-    if figure is not None:
-        check_figure(figure)
     try:
         run = run_bench(
             kernels or (),
@@ -80,54 +64,13 @@ def bench(
             processes=processes,
             label=label,
             energy=energy,
-            progress=_progress(processes),
+            progress=lambda line: print_line(f"asmtune: {line}", err=True),
         )
     except NoGpuError as error:
         print_line(f"asmtune: {error}", err=True)
         raise typer.Exit(NO_GPU) from error
     write_run(output, run)
-    if figure is not None:
-        write_bytes(figure, bench_figure(run, figure.suffix.lower()))
-    if json_:
-        write_result(bench_json(run))
-    else:
-        write_note(bench_table(run))
+    write_note(bench_table(run))
     print_line(f"{output}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)
     if run.missed:
         raise typer.Exit(FAILED)
-
-
-def _progress(processes: int) -> BenchProgress:
-    from asmtune.workshop.regression.processes import BenchProgress, Collected
-
-    class Printed(BenchProgress):
-        def planned(self, plan: BenchPlan) -> None:
-            for line in _plan_lines(plan):
-                print_line(f"asmtune: {line}", err=True)
-
-        def process_ended(self, number: int, collected: Collected) -> None:
-            print_line(f"process {number} of {processes}: {len(collected.left)} rows", err=True)
-
-        def finished(self, collected: Collected) -> None:
-            for number, reason in collected.failures.items():
-                subject = collected.rows[number].subject
-                print_line(f"asmtune: {subject.kernel} {words(subject.shape)}: {reason}", err=True)
-
-    return Printed()
-
-
-def _plan_lines(plan: BenchPlan) -> Iterator[str]:
-    for name, count in plan.unstored.items():
-        stored = sum(row.subject.kernel == name for row in plan.rows)
-        yield (
-            f"{name}: nothing is stored for {count} of {count + stored} shapes and dtypes, "
-            f"which are left out; asmtune tune {name} stores one a shape"
-        )
-    for missed in plan.missed:
-        yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
-    stale = [row for row in plan.rows if row.remark]
-    if stale:
-        yield (
-            f"{len(stale)} of {len(plan.rows)} rows are timed on configs of older records, "
-            f"such as {stale[0].subject.kernel} ({stale[0].remark})"
-        )

@@ -5,8 +5,7 @@ A kernel is slower if both hold:
 - The medians of its processes lie above the baseline's by more than chance explains: one-sided
   Mann-Whitney, with Holm's correction over all rows of the check, so that a check in which
   nothing has changed calls any row slower with a probability of `level` at most.
-- Its median is beyond a threshold: a factor of the baseline's, or mean + k sd of the history, which
-  an unchanged check passes with a chance of `level` (see `history`).
+- Its median is beyond a threshold, a factor of the baseline's.
 
 The first alone would tell of every half percent by which one quarter of an hour differs from the
 next; the second alone, of every unlucky run.
@@ -16,23 +15,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import mean, median
+from statistics import median
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from asmtune.base.fingerprint import digest, versions
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.measure.timing.nvml import device_name, driver_version
 from asmtune.measure.timing.statistics import chances, holm
-from asmtune.workshop.regression.history import (
-    LEAST_RUNS,
-    HistoryEntry,
-    comparable,
-    entry_of,
-    reach_of,
-    sound_values,
-)
 from asmtune.workshop.regression.run import (
     BenchRun,
     BenchSubject,
@@ -52,23 +43,19 @@ class Terms:
     """Threshold and level of a check.
 
     Attributes:
-        threshold: relative slowdown that counts, such as 0.03; None for mean + k sd of the
-            history.
+        threshold: relative slowdown that counts, such as 0.03.
         level: probability with which a check of unchanged kernels may call any of them slower.
         any_board: whether two boards of one model are taken for one.
     """
 
-    threshold: float | None = 0.03
+    threshold: float = 0.03
     level: float = 0.01
     any_board: bool = False
 
     @property
     def words(self) -> str:
         """Format as `threshold 3%, level 1%`."""
-        limit = "by the history"
-        if self.threshold is not None:
-            limit = f"{100 * self.threshold:.3g}%"
-        return f"threshold {limit}, level {100 * self.level:.3g}%"
+        return f"threshold {100 * self.threshold:.3g}%, level {100 * self.level:.3g}%"
 
 
 @dataclass(frozen=True)
@@ -94,11 +81,6 @@ class CheckFinding:
     remark: str = ""
     base_statistics: SampleStatistics | None = None
     run_statistics: SampleStatistics | None = None
-
-    @property
-    def identity(self) -> str:
-        """Return the identity of its level in a history."""
-        return self.subject.identity
 
     @property
     def ratio(self) -> float | None:
@@ -181,7 +163,7 @@ def obstacles(base: BenchRun, run: BenchRun, *, any_board: bool) -> list[str]:
     if old.gpu == new.gpu and not any_board and _other_board(base, run):
         reasons.append(
             f"another board: the baseline is of {old.gpu} {old.board}, this run of {new.board}; "
-            "measure both on one, or judge by --threshold history, or give --any-board"
+            "measure both on one, or give --any-board"
         )
     for name in sorted({*base.timing, *run.timing}):
         before, now = base.timing.get(name), run.timing.get(name)
@@ -228,19 +210,9 @@ def _hindrances(run: BenchRun) -> Iterator[str]:
                 yield str(reason)
 
 
-FALLBACK: Final = 0.03
-"""The threshold of a row whose history is too short."""
-
-
-def compare(
-    base: BenchRun, run: BenchRun, terms: Terms, history: Sequence[HistoryEntry] = ()
-) -> Check[CheckFinding]:
-    """Judge a run against a baseline.
-
-    Earlier runs stand oldest first in `history`; those of another environment do not count.
-    """
-    by_history = terms.threshold is None
-    reasons = obstacles(base, run, any_board=terms.any_board or by_history)
+def compare(base: BenchRun, run: BenchRun, terms: Terms) -> Check[CheckFinding]:
+    """Judge a run against a baseline."""
+    reasons = obstacles(base, run, any_board=terms.any_board)
     notes = remarks(base, run)
     if reasons:
         before = {row.subject.identity: row.median_us for row in base.rows}
@@ -255,11 +227,7 @@ def compare(
             for row in run.rows
         ]
         return Check(terms, base.name, run.name, tuple(rows), tuple(reasons), tuple(notes))
-    known = [entry for entry in comparable(history, entry_of(run)) if entry.is_sound]
-    if by_history and len(known) < LEAST_RUNS:
-        had = f"{len(known)} comparable runs in the history, and {LEAST_RUNS} are needed"
-        notes.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
-    rows = _judged(base, run, terms, known)
+    rows = _judged(base, run, terms)
     return Check(terms, base.name, run.name, tuple(rows), (), tuple(notes))
 
 
@@ -282,18 +250,11 @@ class _Pair:
     remark: str
 
 
-def _judged(
-    base: BenchRun, run: BenchRun, terms: Terms, known: Sequence[HistoryEntry]
-) -> list[CheckFinding]:
+def _judged(base: BenchRun, run: BenchRun, terms: Terms) -> list[CheckFinding]:
     old = {row.subject.identity: row for row in base.rows}
     new = {row.subject.identity: row for row in run.rows}
     missed = {one.subject.identity: one for one in run.missed}
-    both = [name for name in old if name in new]
-    share, times = terms.level / max(1, len(both)), sound_values(known)
-    pairs = {
-        name: _pair(old[name], new[name], terms, times.get(name, []), share, len(known))
-        for name in both
-    }
+    pairs = {name: _pair(old[name], new[name], terms) for name in old if name in new}
     verdicts = _verdicts(pairs, terms)
     findings = [
         verdicts[name] if name in new else _gone(row, missed.get(name)) for name, row in old.items()
@@ -337,25 +298,11 @@ def _able(pair: _Pair, rows: int, level: float) -> bool:
     return 1 / math.comb(old + new, new) <= level / rows
 
 
-def _pair(
-    old: TimedSubject,
-    new: TimedSubject,
-    terms: Terms,
-    times_us: Sequence[float],
-    share: float,
-    runs: int,
-) -> _Pair:
-    """Pair rows with the band of unchanged medians: by the row's own history of `times_us`."""
+def _pair(old: TimedSubject, new: TimedSubject, terms: Terms) -> _Pair:
     parts = ["" if old.config == new.config else f"config was {old.config}, is {new.config}"]
     parts.append(new.remark)
-    factor = 1 + (FALLBACK if terms.threshold is None else terms.threshold)
+    factor = 1 + terms.threshold
     least_us, most_us = old.median_us / factor, old.median_us * factor
-    reach_us = reach_of(times_us, share) if terms.threshold is None else None
-    if reach_us is not None:
-        least_us, most_us = mean(times_us) - reach_us, mean(times_us) + reach_us
-    elif terms.threshold is None and runs >= LEAST_RUNS:
-        had = f"fewer than {LEAST_RUNS} runs of the history have it"
-        parts.append(f"{had}: judged by a threshold of {FALLBACK:.0%}")
     return _Pair(old, new, least_us, most_us, "; ".join(filter(None, parts)))
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import ShapeSource, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.core.problem import Problem
+from asmtune.report.cells import words
 from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, reference_of
 from asmtune.runtime.offline.tuning_queue import TuningQueue
 from asmtune.store.lookup import StoreLookup
@@ -44,40 +44,23 @@ from asmtune.workshop.regression.run import (
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class BenchRequest:
     """Kernels, shapes and dtype to time.
 
     Attributes:
         kernels: names, files or modules; empty for all that come with asmtune.
-        shapes, shapes_file, dtype: as `asmtune tune` takes them. Without shapes, those of the
-            modules' own for which a config is stored.
-        unstored: as `BenchPlan` has it; filled by `rows`.
+        shapes, dtype: as `asmtune tune` takes them. Without shapes, those of the modules' own for
+            which a config is stored.
     """
 
     kernels: Sequence[KernelSource]
     shapes: Sequence[ShapeSource]
-    shapes_file: Path | None
     dtype: str | None
     device: str
-    unstored: dict[str, int] = field(default_factory=dict)
 
     def plan(self, settings: Settings) -> BenchPlan:
-        """Split the rows into those that can be timed and those that cannot.
-
-        Raises:
-            InputError: as `rows`.
-        """
-        rows = self.rows(settings)
-        return BenchPlan(
-            device=self.device,
-            rows=tuple(row for row in rows if isinstance(row, BenchRow)),
-            missed=tuple(row for row in rows if not isinstance(row, BenchRow)),
-            unstored=self.unstored,
-        )
-
-    def rows(self, settings: Settings) -> list[BenchRow | Missed]:
-        """Return a row for each kernel, shape and dtype, each subject once.
+        """Split the kernels, shapes and dtypes, each once, into what can be timed and what cannot.
 
         Raises:
             InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
@@ -93,24 +76,25 @@ class BenchRequest:
                 )
             for row in self._module_rows(module, reference, settings):
                 rows.setdefault(row.subject.identity, row)
-        return list(rows.values())
+        return BenchPlan(
+            device=self.device,
+            rows=tuple(row for row in rows.values() if isinstance(row, BenchRow)),
+            missed=tuple(row for row in rows.values() if isinstance(row, Missed)),
+        )
 
     def _module_rows(
         self, module: KernelModule, reference: str, settings: Settings
     ) -> Iterator[BenchRow | Missed]:
-        is_chosen = bool(self.shapes or self.shapes_file)
-        sizes = shapes_of(module, self.shapes, self.shapes_file)
-        has_one_dtype = self.dtype is not None or is_chosen
+        sizes = shapes_of(module, self.shapes, None)
+        has_one_dtype = self.dtype is not None or bool(self.shapes)
         dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
         space = required(f"space of kernel {module.name}", module.space)
         for dtype in dtypes:
             queue = TuningQueue(module, dtype, space, reference)
             for shape, problem in zip(sizes, queue.check(sizes), strict=True):
                 row = self._row(queue, shape, problem, settings)
-                if isinstance(row, BenchRow) or is_chosen:
+                if isinstance(row, BenchRow) or self.shapes:
                     yield row
-                else:
-                    self.unstored[module.name] = self.unstored.get(module.name, 0) + 1
 
     def _row(
         self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings
@@ -352,23 +336,12 @@ class Processes:
         return ""
 
 
-class BenchProgress:
-    """Listens to a bench run; each method does nothing by default."""
-
-    def planned(self, plan: BenchPlan) -> None:
-        """Hear of the plan, once, before anything is timed."""
-
-    def process_ended(self, number: int, collected: Collected) -> None:
-        """Hear of the end of each process, with its number from 1 on."""
-
-    def finished(self, collected: Collected) -> None:
-        """Hear, once, of the end of the last process."""
-
-
 def time_plan(
-    plan: BenchPlan, processes: int, progress: BenchProgress, *, energy: bool = False
+    plan: BenchPlan, processes: int, say: Callable[[str], object], *, energy: bool = False
 ) -> Collected:
     """Time the rows of a plan in a number of processes, and read the `energy` of launches.
+
+    `say` gets a line on each process and on each row that fails.
 
     Raises:
         MeasureError: a process cannot time anything, whatever the row.
@@ -377,9 +350,23 @@ def time_plan(
     with Processes(collected) as runner:
         for number in range(1, processes + 1):
             runner.take(number, another=number < processes, energy=energy)
-            progress.process_ended(number, collected)
-    progress.finished(collected)
+            say(f"process {number} of {processes}: {len(collected.left)} rows")
+    for place, reason in collected.failures.items():
+        subject = collected.rows[place].subject
+        say(f"{subject.kernel} {words(subject.shape)}: {reason}")
     return collected
+
+
+def plan_lines(plan: BenchPlan) -> Iterator[str]:
+    """Say what cannot be timed, and which configs may be out of date."""
+    for missed in plan.missed:
+        yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
+    stale = [row for row in plan.rows if row.remark]
+    if stale:
+        yield (
+            f"{len(stale)} of {len(plan.rows)} rows are timed on configs of older records, "
+            f"such as {stale[0].subject.kernel} ({stale[0].remark})"
+        )
 
 
 def _now() -> str:

@@ -172,14 +172,11 @@ class BenchPlan:
 
     Attributes:
         missed: shapes that were asked for and have no usable stored config.
-        unstored: number of the modules' own shapes and dtypes without a stored config, by
-            kernel; these are left out.
     """
 
     device: str
     rows: tuple[BenchRow, ...]
     missed: tuple[Missed, ...]
-    unstored: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -272,7 +269,7 @@ def run_from_json(document: Any, where: str) -> BenchRun:
             raise InputError(f"{where}, missed[{place}], why: expected {known}; {_MADE_BY}")
     (subject, often), *_ = Counter(row.subject.identity for row in run.rows).most_common(1)
     if often > 1:
-        raise InputError(f"{where}: {printable(subject)} stands there {often} times; {_MADE_BY}")
+        raise InputError(f"{where}: {printable(subject)} is there {often} times; {_MADE_BY}")
     return run
 
 
@@ -356,16 +353,7 @@ def write_text(path: Path, text: str) -> None:
         InputError: it cannot be written.
     """
     data = text.encode()
-    write_bytes(path, gzip.compress(data, mtime=0) if path.suffix == _COMPRESSED else data)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write bytes as `write_text` writes text.
-
-    Raises:
-        InputError: it cannot be written.
-    """
     try:
-        write_whole(path, data)
+        write_whole(path, gzip.compress(data, mtime=0) if path.suffix == _COMPRESSED else data)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; name a file to write") from error

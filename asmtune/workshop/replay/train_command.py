@@ -17,7 +17,7 @@ from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
-from asmtune.workshop.replay.tables import scorers_table
+from asmtune.workshop.replay.results import scorers_table
 
 if TYPE_CHECKING:
     from asmtune.predict.score.error import Errors

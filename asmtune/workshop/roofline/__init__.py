@@ -1,11 +1,10 @@
 """Kernels on a machine's roofline, before tuning and after.
 
 subjects      kernels, shapes and their stored configs, to launches
-survey        from a launch to its two points: which config is tuned, and where times come from,
-              those taken now on this machine's GPU among them
+survey        from a launch to its two points: which config is tuned, and where times come from
 chart         points under a machine's roofs (`predict.roofs`)
 document      the chart as table and JSON
-figure        the chart as a picture, whose labels `label_places` places
+figure        the chart as a picture
 
 The form is that of Williams, Waterman and Patterson (2009). A record's time counts only for the
 size it was taken at.

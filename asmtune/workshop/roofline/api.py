@@ -24,13 +24,12 @@ def roofline(
     shapes: Sequence[ShapeSource] = (),
     dtype: str | None = None,
     scorer: str = "roofline",
-    measure: bool = False,
     progress: ProgressListener | None = None,
     settings: Settings | None = None,
 ) -> Chart:
     """Put kernels under a target's roofs, before tuning and after, as `asmtune roofline` does.
 
-    It needs no GPU unless it measures. Before tuning is the space's default config. After tuning
+    It needs no GPU. Before tuning is the space's default config. After tuning
     is the stored config that a launch would take, or else the model's first pick.
 
     Args:
@@ -42,16 +41,14 @@ def roofline(
             first.
         dtype: one of the kernels'; by default their first.
         scorer: what picks a config if none is stored.
-        measure: whether to time both configs now, on this machine's GPU.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
 
     Returns:
-        The launches with their points; those that have none stand in `failures`.
+        The launches with their points; those that have none are in `failures`.
 
     Raises:
-        InputError: a kernel, shape, dtype or target is unknown; or `measure` is given, and this
-            machine has no GPU or another one.
+        InputError: a kernel, shape, dtype or target is unknown.
         CompileError: no launch has a point; gives the first reason.
     """
     from asmtune.predict.score.scorers import make_scorer
@@ -63,14 +60,12 @@ def roofline(
     from asmtune.core.progress import ProgressListener
     from asmtune.predict.prune.flow import Funnel
     from asmtune.workshop.roofline.subjects import RooflineRequest
-    from asmtune.workshop.roofline.survey import PairClock, Survey, check_gpu
+    from asmtune.workshop.roofline.survey import Survey
 
-    if measure:
-        check_gpu(machine)
     request = RooflineRequest(listed(kernels), listed(shapes), dtype)
     subjects = request.subjects(machine, settings)
     funnel = Funnel(machine, chooser, settings, progress=progress or ProgressListener())
-    chart = Survey(funnel, PairClock() if measure else None).chart(subjects)
+    chart = Survey(funnel).chart(subjects)
     if not chart.entries:
         raise CompileError("; ".join(f"{name}: {why}" for name, why in chart.failures[:1]))
     return chart

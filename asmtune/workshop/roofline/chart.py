@@ -21,7 +21,7 @@ class Point:
         work: those of the launch, whatever its config; where the point stands, so that of two
             configs the faster one is the higher.
         how: whether a GPU took them, or the model says so.
-        source: "store", "shipped" or "this GPU" of a measured time; of a predicted one
+        source: "store" or "shipped" of a measured time; of a predicted one
             "roofline", or "roofline x F" where it was multiplied by what the other point's
             measured time is of its predicted one; see `times_of`.
         predicted_us: the model's prediction, whatever `us` is.

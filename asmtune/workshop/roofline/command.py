@@ -42,9 +42,6 @@ Kernels = Annotated[
     list[str], typer.Argument(metavar="KERNEL...", help="Names, module files, or file.py:function.")
 ]
 Target = Annotated[str, typer.Option(help="A device's name or a JSON file.")]
-Measure = Annotated[
-    bool, typer.Option("--measure", help="Time both configs now, on this machine's GPU.")
-]
 Outputs = Annotated[
     list[Path],
     typer.Option(
@@ -63,7 +60,6 @@ def roofline(
     shapes: ShapesFile = None,
     dtype: Dtype = None,
     scorer: ScorerName = "roofline",
-    measure: Measure = False,
     output: Outputs = [],  # noqa: B006
     format_: FormatOption = None,
     axis: Axes = [],  # noqa: B006
@@ -74,7 +70,7 @@ def roofline(
 
     Before is the space's default config; after is the tuned one that a launch would take from
     the store or from what is shipped, or else the model's first pick. Times are those of the
-    record, taken now with --measure, or predicted; each says which. Without a shape each
+    record, or predicted; each says which. Without a shape each
     kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg
     and --grid are for plain functions; to modules --arg gives patterns for index tensors. Exits
     with 1 where a kernel has no point.
@@ -88,7 +84,7 @@ def roofline(
     sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sized, dtype)
     functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
-    sources = functions.loaded(kernels, is_measured=measure)
+    sources = functions.loaded(kernels)
     with ProgressBar() as progress:
         chart = run_roofline(
             sources,
@@ -96,7 +92,6 @@ def roofline(
             shapes=sized,
             dtype=dtype,
             scorer=scorer,
-            measure=measure,
             progress=progress,
         )
     for form, path in forms:
@@ -119,9 +114,7 @@ class PlainFunctions:
     grid: str | None
     is_shaped: bool
 
-    def loaded(
-        self, kernels: Sequence[str], *, is_measured: bool
-    ) -> list[str | KernelModule | LoadedKernel]:
+    def loaded(self, kernels: Sequence[str]) -> list[str | KernelModule | LoadedKernel]:
         """Load the plain functions among kernels; the others stay names, or get patterns.
 
         Raises:
@@ -132,11 +125,7 @@ class PlainFunctions:
         if not functions and option is not None:
             raise InputError(f"{option} is for a plain function, named as file.py:function")
         if not functions and self.values:
-            if is_measured:
-                raise InputError("--measure times a module's own tensors: leave --arg out")
             return [_patterned(load_kernel_module(kernel), self.values) for kernel in kernels]
-        if functions and is_measured:
-            raise InputError(f"--measure: {functions[0]} is a plain function, without tensors")
         if len(functions) == len(kernels) and self.is_shaped:
             raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
         return [

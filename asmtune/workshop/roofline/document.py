@@ -81,10 +81,6 @@ def _point(chart: Chart, point: Point) -> dict[str, Any]:
     }
 
 
-MOST_LABELS: Final = 40
-"""Launches under the roofs beyond have no label: there is no room for more."""
-
-
 def labels(entries: Sequence[ChartEntry]) -> list[str]:
     """Label each launch by kernel, by the sizes that differ, and by its speed-up."""
     return [_label(entry, [e for e in entries if e.kernel == entry.kernel]) for entry in entries]
@@ -108,12 +104,9 @@ def summary(chart: Chart) -> str:
     if any(entry.moved and not entry.measured for entry in chart.entries):
         parts.append("~: by a prediction")
     if any(not entry.after.work.flops for entry in chart.entries):
-        parts.append("those without FLOPs below, at their bytes a second")
+        parts.append("those without FLOPs are in the table alone")
     if any(entry.after.counts.assumed for entry in chart.entries):
         parts.append("?: counts rest on a guess")
-    under_roofs = sum(entry.after.work.intensity is not None for entry in chart.entries)
-    if under_roofs > MOST_LABELS:
-        parts.append(f"{under_roofs - MOST_LABELS} without a label")
     return "; ".join(parts)
 
 

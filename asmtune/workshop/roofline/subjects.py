@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
@@ -17,25 +15,25 @@ from asmtune.core.inputs.plain_functions import assumptions_of
 from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.tuned import TuneKey
 from asmtune.runtime.offline.kernel_sources import KernelSource, LoadedKernel, kernel_module
 from asmtune.runtime.offline.tuning_queue import TuningQueue
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.safe_store import existing_store
-from asmtune.store.trace.reader import read_summary
-from asmtune.store.trace.run import Summary, runs_of
 from asmtune.workshop.roofline.survey import RooflineSubject
 
 KeyOf = Callable[[Shape], TuneKey]
 """The key of a launch of a module at a shape."""
 
 
-def is_sized(
-    lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf, runs: Path
-) -> bool:
-    """Say if a stored record was timed at a shape, which has all dimensions.
+_MISSING: Final = object()
 
-    `key_of` makes the key of a launch on the record's device; `runs` is the traces' folder.
+
+def is_sized(lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: KeyOf) -> bool:
+    """Say if a stored record was surely timed at a shape, which has all dimensions.
+
+    A key of a bucket does not say at which of its sizes. `key_of` makes the key of a launch on the
+    record's device.
     """
     if lookup.outcome != "hit" or lookup.record is None:
         return False
@@ -46,35 +44,7 @@ def is_sized(
         every = [module.check_shape(other) for other in module.shapes]
         alike = [other for other in every if key_of(other).shape == key.shape]
         return alike == [shape]
-    traced = _sizes(lookup.record, runs)
-    return traced is not None and all(traced.get(n, _MISSING) == v for n, v in shape.items())
-
-
-_MISSING = object()
-
-
-def _sizes(record: TuneRecord, runs: Path) -> Mapping[str, Any] | None:
-    runs_of_key = [run for run in map(_summary, runs_of(runs, record.key)) if run is not None]
-    matching = [run for run in runs_of_key if run.header.key == record.key and _is_of(run, record)]
-    return matching[-1].header.sizes if matching else None
-
-
-def _is_of(run: Summary, record: TuneRecord) -> bool:
-    """Say if a run ended with a record's winner at the record's time."""
-    ending = run.ending
-    if ending is None or ending.winner is None or ending.median_us is None:
-        return False
-    time = record.median_us
-    # Traces keep 6 significant digits.
-    near = time is not None and abs(ending.median_us - time) <= 1e-5 * time
-    return near and ending.winner.to_dict() == record.winner.to_dict()
-
-
-def _summary(path: Path) -> Summary | None:
-    try:
-        return read_summary(path)
-    except InputError:  # a damaged trace tells nothing
-        return None
+    return False
 
 
 @dataclass(frozen=True)
@@ -169,19 +139,14 @@ def _of_module(
     for shape, problem in zip(shapes, queue.check(shapes), strict=True):
         lookup = store.look_up(queue, problem)
         sized = store.is_sized(lookup, queue, shape)
-        yield RooflineSubject(
-            problem, shape, space, lookup, sized, partial(module.problem, shape, name)
-        )
+        yield RooflineSubject(problem, shape, space, lookup, sized)
 
 
 def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
     problem = kernel.problem
 
-    def make(place: str) -> Problem:
-        raise InputError(f"{problem.name} is a plain function, without tensors to measure: {place}")
-
     miss, notes = StoreLookup("miss"), assumptions_of(problem)
-    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, make, notes)
+    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, notes)
 
 
 class _Stored:
@@ -189,7 +154,6 @@ class _Stored:
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self._target = target
-        self._runs = settings.runs_dir
         self._store = existing_store(settings)
 
     def look_up(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
@@ -210,4 +174,4 @@ class _Stored:
             (problem,) = queue.check([other])
             return queue.launched(problem).identity(device)[0]
 
-        return is_sized(lookup, queue.module, shape, key_of_shape, self._runs)
+        return is_sized(lookup, queue.module, shape, key_of_shape)

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
-from asmtune.base.errors import AsmtuneError, CompileError, InputError, MeasureError
+from asmtune.base.errors import AsmtuneError, CompileError
 from asmtune.base.fingerprint import canonical, versions
-from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import match_device
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.measure.bench.base import Bench, BenchSetup, TimingCandidate
-from asmtune.measure.bench.dedup import open_bench
-from asmtune.measure.checks.effects import Effects
-from asmtune.measure.checks.roles import CheckOptions
-from asmtune.measure.timing.nvml import device_name
-from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.roofs import Load, WorkCounts, roofs_of
 from asmtune.store.lookup import StoreLookup
 from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point, TimeKind
-
-GPU: Final = "this GPU"
-"""Source of times that are taken now."""
 
 MODEL: Final = "roofline"
 """Source of predicted times: the scorer of that name."""
@@ -64,17 +46,6 @@ def recorded(lookup: StoreLookup) -> Times:
         for m in lookup.record.config_timings
         if m.median_us > 0
     }
-
-
-def taken(outcomes: Sequence[Outcome]) -> tuple[Times, tuple[str, ...]]:
-    """Split outcomes into times taken now, and failures in words."""
-    times = {
-        config_key(config): Time(outcome.median_us, "measured", GPU)
-        for config, outcome in outcomes
-        if isinstance(outcome, Measurement) and outcome.median_us > 0
-    }
-    failed = (f"{c} was not timed: {o}" for c, o in outcomes if isinstance(o, Failure))
-    return times, tuple(failed)
 
 
 def times_of(verdicts: Sequence[Verdict], measured: Times, least_us: float = 0.0) -> list[Time]:
@@ -131,7 +102,6 @@ class RooflineSubject:
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
-        make: the problem on tensors of a place, such as "cuda".
         notes: what is assumed about the launch, a sentence each.
     """
 
@@ -140,7 +110,6 @@ class RooflineSubject:
     space: Space
     lookup: StoreLookup
     sized: bool
-    make: Callable[[str], Problem]
     notes: tuple[str, ...] = ()
 
     @property
@@ -150,15 +119,14 @@ class RooflineSubject:
         return f"{self.problem.name} {shape}".strip()
 
 
+_UNKNOWN: Final = StoreLookup("miss")
+
+
 @dataclass(frozen=True)
 class Survey:
-    """Makes a chart of launches: compiles their configs, and finds or predicts their times.
-
-    With a clock times are taken now; without, they are those of records, and predictions.
-    """
+    """Makes a chart of launches: compiles their configs, and finds or predicts their times."""
 
     funnel: Funnel
-    clock: PairClock | None = None
 
     def chart(self, subjects: Sequence[RooflineSubject]) -> Chart:
         """Make the chart of all subjects; one that fails stops no other."""
@@ -188,7 +156,6 @@ class Survey:
             ProblemError: the configs do not fit the kernel.
             CompileError: the tuned config cannot run on the target, or no config can; or what
                 a launch asks for cannot be read.
-            MeasureError: the tuned config cannot be timed.
             StoreError: the artifacts' folder cannot be written.
         """
         problem = subject.problem
@@ -200,11 +167,10 @@ class Survey:
         running = [verdict for verdict in verdicts if verdict.kept]
         if not verdicts[-1].kept:
             raise CompileError(f"the tuned config ({tuned}) cannot run: {verdicts[-1].reasons[0]}")
-        measured, notes = self._measured(subject, front, running)
+        notes: tuple[str, ...] = ()
         if not verdicts[0].kept:
-            notes += (f"the default config ({default}) cannot run: {verdicts[0].reasons[0]}",)
-        least_us = slowest(subject.lookup) if self.clock is None and subject.sized else 0.0
-        points = self._points(front, running, measured, least_us)
+            notes = (f"the default config ({default}) cannot run: {verdicts[0].reasons[0]}",)
+        points = self._points(front, running, subject.lookup if subject.sized else _UNKNOWN)
         record = subject.lookup.record if subject.lookup.outcome == "hit" else None
         provenance = None if record is None else record.provenance
         made = ("triton", "driver", "date") if provenance is not None else ()
@@ -219,11 +185,7 @@ class Survey:
             notes=(
                 *subject.notes,
                 *filter(None, (self.funnel.target.caution,)),
-                *_lookup_notes(
-                    subject,
-                    timed_now=self.clock is not None,
-                    steered=bool(points[-1].counts.steering),
-                ),
+                *_lookup_notes(subject, steered=bool(points[-1].counts.steering)),
                 *notes,
                 *_count_notes(points[-1]),
             ),
@@ -235,21 +197,9 @@ class Survey:
             return lookup.record.winner.plain
         return first_pick(self.funnel, subject.problem, subject.space).config
 
-    def _measured(
-        self, subject: RooflineSubject, front: Front, running: Sequence[Verdict]
-    ) -> tuple[Times, tuple[str, ...]]:
-        if self.clock is None:
-            return (recorded(subject.lookup), ()) if subject.sized else ({}, ())
-        times, failed = taken(self.clock.outcomes(subject, front, running))
-        if config_key(running[-1].config) not in times:
-            raise MeasureError(f"{subject.name}: {failed[-1]}")
-        return times, failed
-
-    def _points(
-        self, front: Front, running: Sequence[Verdict], measured: Times, least_us: float
-    ) -> list[Point]:
+    def _points(self, front: Front, running: Sequence[Verdict], lookup: StoreLookup) -> list[Point]:
         counted = [self._counts(front, verdict.config) for verdict in running]
-        times = times_of(running, measured, least_us)
+        times = times_of(running, recorded(lookup), slowest(lookup))
         work = Load.common(counted)
         if not work.flops and not work.bytes:
             raise CompileError(f"{front.problem.name}: its IR tells neither FLOPs nor bytes")
@@ -275,11 +225,9 @@ class Survey:
 _OTHER_VALUES: Final = "times are the record's, whose index tensors may have held other values"
 
 
-def _lookup_notes(subject: RooflineSubject, *, timed_now: bool, steered: bool) -> tuple[str, ...]:
+def _lookup_notes(subject: RooflineSubject, *, steered: bool) -> tuple[str, ...]:
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
-        if timed_now:
-            return ()
         if subject.sized:
             return (_OTHER_VALUES,) if steered else ()
         key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
@@ -292,74 +240,5 @@ def _count_notes(point: Point) -> tuple[str, ...]:
     notes = tuple(f"counts are a guess: {doubt}" for doubt in point.counts.assumed)
     notes += point.counts.steering
     if not point.work.flops:
-        notes += ("no FLOPs: the picture shows it by its bytes a second",)
+        notes += ("no FLOPs: the picture leaves it out",)
     return notes
-
-
-_ISOLATED: Final = partial(open_bench, isolate=True)
-
-
-@dataclass(frozen=True)
-class PairClock:
-    """Times the configs of a subject against each other, interleaved, with a cold L2.
-
-    Attributes:
-        place: where tensors are made, as PyTorch has it.
-        policy: how to time.
-        opener: opens the bench; by default in a process of its own, which a config may break
-            or hang.
-    """
-
-    place: str = "cuda"
-    policy: TimingPolicy = field(default_factory=TimingPolicy)
-    opener: Callable[[BenchSetup], Bench] = _ISOLATED
-
-    def outcomes(
-        self, subject: RooflineSubject, front: Front, verdicts: Sequence[Verdict]
-    ) -> list[Outcome]:
-        """Time the config of each verdict, in order; the first gives the reference.
-
-        Raises:
-            MeasureError: there is no GPU, or nothing can be timed any more.
-        """
-        problem = guarded("input", lambda: subject.make(self.place))
-        cache = ArtifactCache.of(front.settings)
-        artifacts = [(v.config, cache.get(v.artifact or "")) for v in verdicts]
-        if isinstance(problem, Failure):
-            return [(config, problem) for config, _ in artifacts]
-        effects = Effects.of(front.works([c for c, _ in artifacts]), problem.arguments)
-        effects = effects.beside(front.works([artifacts[0][0]]), problem.arguments)
-        setup = BenchSetup(
-            lowering=Lowering(problem, front.target, front.settings.compile_timeout_s),
-            effects=effects,
-            checks=CheckOptions(),
-            policy=self.policy,
-        )
-        entrants = [
-            TimingCandidate(c, a, front.slots(c)) for c, a in artifacts if isinstance(a, Artifact)
-        ]
-        with closing(self.opener(setup)) as bench:
-            begun = bench.begin(entrants[0]) if entrants else None
-            timed = dict(bench.final(entrants)) if begun else {}
-        lost = Failure("launch", "lost", "its artifact is no longer in the cache")
-        return [(verdict.config, timed.get(verdict.config, lost)) for verdict in verdicts]
-
-
-def check_gpu(target: Target) -> None:
-    """Make sure that this machine's GPU is the target.
-
-    Raises:
-        InputError: the GPU is another model, or there is none.
-    """
-    import torch
-
-    if not torch.cuda.is_available():
-        raise InputError(
-            "--measure needs a CUDA GPU, and there is none on this machine: leave it out"
-        )
-    name = device_name()
-    if match_device(name) != target:
-        raise InputError(
-            f"--measure times on this machine's {name}, and the target is {target.name}: "
-            "give its name as --target, or leave --measure out"
-        )

@@ -8,127 +8,137 @@ from pathlib import Path
 import pytest
 
 from asmtune.base.errors import ProblemError
-from asmtune.core.inputs.shapes import parse_axis
 from asmtune.workshop.kernel_checks.reports import Diagnosis
 
 FILE = Path(__file__).parent / "tutorial_kernels.py"
 
-_HEADS = "[Z,H,N_CTX,HEAD_DIM]"
-_STRIDES = " ".join(
-    f"stride_{tensor}{axis}={stride}"
-    for tensor, axes in {"q": "zhmk", "k": "zhnk", "v": "zhkn", "o": "zhmn"}.items()
-    for axis, stride in zip(axes, (4096, 1024, 16, 1), strict=True)
-)
-
 LAUNCHES = {
     "add": (
-        "x_ptr=fp32[n] y_ptr=fp32[n] output_ptr=fp32[n] n=98432 n_elements=98432",
+        {"n": 98432},
+        "dict(x_ptr=(n,), y_ptr=(n,), output_ptr=(n,), n_elements=n)",
         "BLOCK_SIZE=64",
-        "cdiv(n_elements, BLOCK_SIZE)",
+        "cdiv(n, BLOCK_SIZE)",
     ),
     "softmax_row": (
-        "output_ptr=fp32[1823,100] input_ptr=fp32[1823,100] input_row_stride=100 "
-        "output_row_stride=100 n_cols=100",
+        {"rows": 1823, "n_cols": 100},
+        "dict(output_ptr=(rows, n_cols), input_ptr=(rows, n_cols), input_row_stride=n_cols,"
+        " output_row_stride=n_cols, n_cols=n_cols)",
         "BLOCK_SIZE=128",
-        "1823",
+        "rows",
     ),
     "softmax": (
-        "output_ptr=fp32[n_rows,n_cols] input_ptr=fp32[n_rows,n_cols] n_rows=100 n_cols=100 "
-        "input_row_stride=100 output_row_stride=100",
+        {"n_rows": 100, "n_cols": 100},
+        "dict(output_ptr=(n_rows, n_cols), input_ptr=(n_rows, n_cols), input_row_stride=n_cols,"
+        " output_row_stride=n_cols, n_rows=n_rows, n_cols=n_cols)",
         "BLOCK_SIZE=128 num_stages=2",
         "8",
     ),
     "matmul": (
-        "a_ptr=fp16[M,K] b_ptr=fp16[K,N] c_ptr=fp16[M,N] M=512 N=512 K=512 stride_am=512 "
-        "stride_ak=1 stride_bk=512 stride_bn=1 stride_cm=512 stride_cn=1 ACTIVATION=leaky_relu",
+        {"M": 512, "N": 512, "K": 512},
+        "dict(a_ptr=(M, K), b_ptr=(K, N), c_ptr=('fp16', M, N), M=M, N=N, K=K, stride_am=K,"
+        " stride_ak=1, stride_bk=N, stride_bn=1, stride_cm=N, stride_cn=1,"
+        " ACTIVATION='leaky_relu')",
         "BLOCK_M=16 BLOCK_N=16 BLOCK_K=16 GROUP_M=2",
         "cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)",
     ),
-    "persistent_matmul": (
-        "a_ptr=fp16[M,K] b_ptr=fp16[N,K] c_ptr=fp32[M,N] M=512 N=256 K=128 stride_am=128 "
-        "stride_bn=128 stride_cm=256",
-        "BLOCK=16 NUM_SMS=4",
-        "NUM_SMS",
-    ),
     "dropout": (
-        "x_ptr=fp32[1000] x_keep_ptr=i32[1000] output_ptr=fp32[1000] n_elements=1000 p=0.5",
+        {"n": 1000},
+        "dict(x_ptr=(n,), x_keep_ptr=('i32', n), output_ptr=(n,), n_elements=n, p=0.5)",
         "BLOCK_SIZE=64",
-        "cdiv(1000, 64)",
+        "cdiv(n, BLOCK_SIZE)",
     ),
     "layer_norm": (
-        "X=fp16[M,N] Y=fp16[M,N] W=fp16[N] B=fp16[N] Mean=fp32[M] Rstd=fp32[M] M=1151 N=1000 "
-        "stride=1000 eps=1e-5",
+        {"M": 1151, "N": 1000},
+        "dict(X=(M, N), Y=(M, N), W=(N,), B=(N,), Mean=('fp32', M), Rstd=('fp32', M), N=N,"
+        " stride=N, eps=1e-5)",
         "BLOCK_SIZE=64",
         "M",
     ),
     "attention": (
-        f"Q=fp16{_HEADS} K=fp16{_HEADS} V=fp16{_HEADS} Out=fp16{_HEADS} sm_scale=0.25 Z=2 H=4 "
-        f"N_CTX=64 HEAD_DIM=16 {_STRIDES}",
+        {"Z": 2, "H": 4, "N_CTX": 64, "D": 16},
+        "dict(**dict.fromkeys(('Q', 'K', 'V', 'Out'), (Z, H, N_CTX, D)), sm_scale=0.25, Z=Z, H=H,"
+        " N_CTX=N_CTX, HEAD_DIM=D, **{f'stride_{one}{axis}': stride for one, axes in"
+        " dict(q='zhmk', k='zhnk', v='zhkn', o='zhmn').items()"
+        " for axis, stride in zip(axes, (H * N_CTX * D, N_CTX * D, D, 1))})",
         "BLOCK_M=16 BLOCK_N=16",
         "cdiv(N_CTX, BLOCK_M), Z * H",
     ),
     "transpose": (
-        "x_ptr=fp32[rows,cols] y_ptr=fp32[cols,rows] rows=300 cols=500 x_stride=500 y_stride=300",
+        {"rows": 300, "cols": 500},
+        "dict(x_ptr=(rows, cols), y_ptr=(cols, rows), rows=rows, cols=cols, x_stride=cols,"
+        " y_stride=rows)",
         "BLOCK=16",
         "cdiv(rows, BLOCK), cdiv(cols, BLOCK)",
     ),
-    "column_sums": (
-        "x_ptr=fp16[M,N] sums_ptr=fp32[N] M=400 N=600 stride_m=600",
-        "BLOCK_M=16 BLOCK_N=16",
-        "cdiv(N, BLOCK_N)",
-    ),
     "cross_entropy": (
-        "logits_ptr=fp16[rows,n_cols] labels_ptr=i64[rows] loss_ptr=fp32[rows] rows=128 "
-        "n_cols=1000 logits_stride=1000",
+        {"rows": 128, "n_cols": 1000},
+        "dict(logits_ptr=(rows, n_cols), labels_ptr=('i64', rows), loss_ptr=('fp32', rows),"
+        " n_cols=n_cols, logits_stride=n_cols)",
         "BLOCK_SIZE=64",
         "rows",
     ),
     "convolution": (
-        "x_ptr=fp32[OH+2,OW+2] w_ptr=fp32[3,3] y_ptr=fp32[OH,OW] H=66 W=130 OH=64 OW=128 "
-        "stride_xh=130 stride_wh=3 stride_yh=128 R=3 S=3",
+        {"OH": 64, "OW": 128},
+        "dict(x_ptr=(OH + 2, OW + 2), w_ptr=(3, 3), y_ptr=(OH, OW), H=OH + 2, W=OW + 2, OH=OH,"
+        " OW=OW, stride_xh=OW + 2, stride_wh=3, stride_yh=OW, R=3, S=3)",
         "BLOCK=32",
         "OH, cdiv(OW, BLOCK)",
     ),
-    "rotary": (
-        "x_ptr=fp32[B,seq_len,2*half] cos_ptr=fp32[seq_len,half] sin_ptr=fp32[seq_len,half] "
-        "y_ptr=fp32[B,seq_len,2*half] B=4 seq_len=64 half=24 x_batch_stride=3072 x_row_stride=48 "
-        "cos_row_stride=24",
+    "histogram": (
+        {"n": 1000},
+        "dict(x_ptr=('i32', n), out_ptr=('i32', 32), n=n)",
         "BLOCK=32",
-        "B * seq_len",
+        "cdiv(n, BLOCK)",
     ),
-    "row_sums": (
-        "x_ptr=fp32[rows,n_cols] partial_ptr=fp32[rows,cdiv(n_cols,32)] rows=64 n_cols=1000 "
-        "x_stride=1000 partial_stride=32",
-        "BLOCK=32",
-        "rows, cdiv(n_cols, BLOCK)",
-    ),
-    # All sizes and strides are equal, and written as numbers.
-    "tiles": (
-        "x_ptr=fp32[512,512] y_ptr=fp32[512,512] M=512 N=512 sx=512 sy=512",
-        "BLOCK=16",
-        "cdiv(512, 16), cdiv(512, 16)",
-    ),
-    # The size is a product of numbers that follow nothing.
-    "flat_mn": ("x_ptr=fp32[n] y_ptr=fp32[n] M=30 N=20 n=600", "BLOCK=64", "cdiv(n, BLOCK)"),
-    # Rows of x are longer than what is read of them.
-    "padded": (
-        "x_ptr=fp32[rows,1024] y_ptr=fp32[rows,1000] rows=64 cols=1000 x_stride=1024 y_stride=1000",
-        "BLOCK=64",
-        "rows",
-    ),
-    # Strides of permuted axes, two of which are equal.
-    "nhwc": (
-        "x_ptr=fp32[2,H,W,16] y_ptr=fp32[2,H,16] H=24 W=24 C=16 sn=9216 sh=384 sw=16 sc=1",
-        "BLOCK=16",
-        "2 * H",
-    ),
-    # A number that is no size, and is as large.
-    "windowed": ("x_ptr=fp32[N] y_ptr=fp32[N] N=64 window=64", "BLOCK=32", "cdiv(N, BLOCK)"),
-    # What is added to is zero before.
-    "histogram": ("x_ptr=i32[n] out_ptr=i32[32] n=1000", "BLOCK=32", "cdiv(n, BLOCK)"),
-    "arcsine": ("x_ptr=fp32[n] y_ptr=fp32[n] n=1000", "BLOCK=32", "cdiv(n, BLOCK)"),
+    "arcsine": ({"n": 1000}, "dict(x_ptr=(n,), y_ptr=(n,), n=n)", "BLOCK=32", "cdiv(n, BLOCK)"),
 }
-"""Arguments, axes and grid, by the kernel's name."""
+"""Sizes, arguments (a tuple is a tensor, of the module's dtype or of its own), axes and grid."""
+
+HALVES = ("matmul", "layer_norm", "attention", "cross_entropy")
+"""Kernels of fp16; the others are of fp32."""
+
+MODULE = """
+
+import inspect
+from asmtune import Problem, Space
+from asmtune.core.dtypes import torch_dtype
+
+kernel = {name}
+DTYPES, SHAPES, AXES = ({dtype!r}, "fp32"), ({shape!r},), dict({axes})
+
+
+def space():
+    return Space({{name: (value,) for name, value in AXES.items()}})
+
+
+def problem(shape, dtype, device):
+    def made(size):
+        kind, *size = size if isinstance(size[0], str) else (dtype, *size)
+        if kind[0] == "i":
+            top = 32 if "{name}" == "histogram" else 2
+            return torch.randint(0, top, size, device=device).to(torch_dtype(kind))
+        return torch.randn(size, device=device).to(torch_dtype(kind))
+
+    given = eval({arguments!r}, dict(shape))
+    values = {{n: made(v) if isinstance(v, tuple) else v for n, v in given.items()}}
+    if "out_ptr" in values:
+        values["out_ptr"] = torch.zeros_like(values["out_ptr"])  # what is added to
+
+    def grid(config):
+        found = eval({grid!r}, {{"cdiv": triton.cdiv, **shape, **config}})
+        return found if isinstance(found, tuple) else (found,)
+
+    return Problem({name}, values, grid, shape, "{name}")
+
+
+def reference(arguments):
+    names = inspect.signature(reference_{name}).parameters
+    values = {{n: arguments[n] for n in names}}
+    floats = {{n: v.double() for n, v in values.items()
+              if torch.is_tensor(v) and v.is_floating_point()}}
+    return reference_{name}(**values | floats)
+"""
+"""What makes a kernel module of a kernel of the file."""
 
 INFINITE = ', other=-float("inf")'
 ZEROS = "tl.zeros([BLOCK_SIZE], dtype=tl.float"
@@ -161,11 +171,6 @@ FAULTS = [
             ("tl.dot(a, b, accumulator)", "tl.dot(a, b, accumulator, out_dtype=tl.float16)"),
         ],
     ),
-    (
-        "persistent_matmul",
-        "",
-        [("n[None, :] * stride_bn + k[:, None]", "n[None, :] + k[:, None] * stride_bn")],
-    ),
     ("dropout", "bounds", [("output_ptr + offsets", "output_ptr + offsets // 2")]),
     ("layer_norm", "mask", [("tl.where(cols < N, x - mean, 0.0)", "x - mean")]),
     (
@@ -182,39 +187,37 @@ FAULTS = [
     ("attention", "", [("acc * alpha[:, None] +", "acc +")]),
     ("attention", "", [("* stride_kz + off_h * stride_kh", "* stride_kz + off_h * stride_kn")]),
     ("transpose", "bounds", [("c[:, None] * y_stride", "c[:, None] * x_stride")]),
-    ("column_sums", "", [("tl.sum(x.to(tl.float32), axis=0)", "tl.sum(x.to(tl.float32), axis=1)")]),
     ("cross_entropy", "mask", [(INFINITE, ", other=0.0")]),
     ("convolution", "", [("at[0] * stride_xh + at[1]", "at[0] * stride_yh + at[1]")]),
-    ("rotary", "", [("x1 * cos - x2 * sin", "x1 * cos + x2 * sin")]),
-    ("row_sums", "bounds", [("row * partial_stride + block", "row * partial_stride")]),
-    ("tiles", "mask", [("m * sx + n, mask=i), mask=i", "m * sx + n)")]),
-    ("padded", "mask", [(", mask=c < cols", "")]),
     ("histogram", "mask", [("other=0", "other=1"), ("1, mask=at < n", "1")]),
-    # Copies of marked memory over other marked memory.
-    ("windowed", "mask", [(", mask=n < N", ""), ("n < window", "n >= 0")]),
 ]
 """Kernels with replacements in their text, and the cause; "" where none of the causes explains."""
 
 Diagnose = Callable[..., Diagnosis]
 
 
-def diagnosed(found_in: Diagnose, name: str, file: Path = FILE) -> Diagnosis:
-    """Diagnose a kernel of a file as a plain function."""
-    arguments, axes, grid = LAUNCHES[name]
-    return found_in(
-        f"{file}:{name}",
-        reference=f"{file}:reference_{name}",
-        arguments=tuple(arguments.split()),
-        axes=dict(map(parse_axis, axes.split())),
-        grid=grid,
-    )
+def diagnosed(
+    found_in: Diagnose, name: str, folder: Path, changes: Sequence[tuple[str, str]] = ()
+) -> Diagnosis:
+    """Diagnose a kernel of the file, with changes of its text, as a module."""
+    before, start, rest = FILE.read_text().partition(f"def {name}(")
+    body, end, after = rest.partition(f"def reference_{name}(")
+    for old, new in changes:
+        assert old in body
+        body = body.replace(old, new)
+    shape, arguments, axes, grid = LAUNCHES[name]
+    values = {"name": name, "dtype": "fp16" if name in HALVES else "fp32", "shape": shape}
+    values |= {"arguments": arguments, "axes": axes.replace(" ", ", "), "grid": grid}
+    module = folder / f"{name}_module.py"
+    module.write_text(before + start + body + end + after + MODULE.format(**values))
+    return found_in(str(module))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LAUNCHES if name != "arcsine"])
-def test_right_tutorials(name: str, found_in: Diagnose) -> None:
-    """Nothing is named about a right kernel, whatever its numbers are called or equal."""
-    found = diagnosed(found_in, name)
+def test_right_tutorials(name: str, tmp_path: Path, found_in: Diagnose) -> None:
+    """Nothing is named about a right kernel."""
+    found = diagnosed(found_in, name, tmp_path)
     assert not found.wrong, found.text()
     assert {one.outcome for one in found.findings} == {"fine"}, found.text()
 
@@ -229,20 +232,13 @@ def test_tutorials_with_one_fault(
     found_in: Diagnose,
 ) -> None:
     """A kernel with a planted fault is wrong, of the cause that the fault is, if it is any."""
-    before, start, rest = FILE.read_text().partition(f"def {name}(")
-    body, end, after = rest.partition(f"def reference_{name}(")
-    for old, new in replacements:
-        assert old in body
-        body = body.replace(old, new)
-    file = tmp_path / "kernels.py"
-    file.write_text(before + start + body + end + after)
-    found = diagnosed(found_in, name, file)
+    found = diagnosed(found_in, name, tmp_path, replacements)
     assert found.wrong, found.text()
     assert (found.cause.cause if found.cause else "") == cause, found.text()
 
 
 @pytest.mark.slow
-def test_what_is_not_interpreted_is_no_fault(found_in: Diagnose) -> None:
+def test_what_is_not_interpreted_is_no_fault(tmp_path: Path, found_in: Diagnose) -> None:
     """A kernel that compiles, and uses what the interpreter lacks, is refused, not accused."""
     with pytest.raises(ProblemError, match="diagnose it on a GPU"):
-        diagnosed(found_in, "arcsine")
+        diagnosed(found_in, "arcsine", tmp_path)

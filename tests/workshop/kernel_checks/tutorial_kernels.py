@@ -97,29 +97,6 @@ def reference_matmul(a_ptr, b_ptr):
 
 
 @triton.jit
-def persistent_matmul(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_bn, stride_cm,
-                      BLOCK: tl.constexpr, NUM_SMS: tl.constexpr):  # fmt: skip
-    tiles_n = tl.cdiv(N, BLOCK)
-    for tile in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK) * tiles_n, NUM_SMS):
-        m = tile // tiles_n * BLOCK + tl.arange(0, BLOCK)
-        n = tile % tiles_n * BLOCK + tl.arange(0, BLOCK)
-        total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
-        for start in range(0, K, BLOCK):
-            k = start + tl.arange(0, BLOCK)
-            a = tl.load(a_ptr + m[:, None] * stride_am + k[None, :],
-                        mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)  # fmt: skip
-            b = tl.load(b_ptr + n[None, :] * stride_bn + k[:, None],
-                        mask=(n[None, :] < N) & (k[:, None] < K), other=0.0)  # fmt: skip
-            total = tl.dot(a, b, total)
-        inside = (m[:, None] < M) & (n[None, :] < N)
-        tl.store(c_ptr + m[:, None] * stride_cm + n[None, :], total, mask=inside)
-
-
-def reference_persistent_matmul(a_ptr, b_ptr):
-    return a_ptr @ b_ptr.T
-
-
-@triton.jit
 def dropout(x_ptr, x_keep_ptr, output_ptr, n_elements, p, BLOCK_SIZE: tl.constexpr):
     offsets = tl.program_id(axis=0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
@@ -223,22 +200,6 @@ def reference_transpose(x_ptr):
 
 
 @triton.jit
-def column_sums(x_ptr, sums_ptr, M, N, stride_m, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tl.zeros((BLOCK_N,), dtype=tl.float32)
-    for start in range(0, M, BLOCK_M):
-        m = start + tl.arange(0, BLOCK_M)
-        inside = (m[:, None] < M) & (n[None, :] < N)
-        x = tl.load(x_ptr + m[:, None] * stride_m + n[None, :], mask=inside, other=0.0)
-        total += tl.sum(x.to(tl.float32), axis=0)
-    tl.store(sums_ptr + n, total, mask=n < N)
-
-
-def reference_column_sums(x_ptr):
-    return x_ptr.sum(0)
-
-
-@triton.jit
 def cross_entropy(logits_ptr, labels_ptr, loss_ptr, logits_stride, n_cols,
                   BLOCK_SIZE: tl.constexpr):  # fmt: skip
     row = tl.program_id(0)
@@ -276,101 +237,6 @@ def convolution(x_ptr, w_ptr, y_ptr, H, W, OH, OW, stride_xh, stride_wh, stride_
 
 def reference_convolution(x_ptr, w_ptr):
     return torch.nn.functional.conv2d(x_ptr[None, None], w_ptr[None, None])[0, 0]
-
-
-@triton.jit
-def rotary(x_ptr, cos_ptr, sin_ptr, y_ptr, x_batch_stride, x_row_stride, cos_row_stride, seq_len,
-           half, BLOCK: tl.constexpr):  # fmt: skip
-    batch, row = tl.program_id(0) // seq_len, tl.program_id(0) % seq_len
-    cols = tl.arange(0, BLOCK)
-    mask = cols < half
-    at = batch * x_batch_stride + row * x_row_stride + cols
-    cos = tl.load(cos_ptr + row * cos_row_stride + cols, mask=mask)
-    sin = tl.load(sin_ptr + row * cos_row_stride + cols, mask=mask)
-    x1, x2 = tl.load(x_ptr + at, mask=mask), tl.load(x_ptr + at + half, mask=mask)
-    tl.store(y_ptr + at, x1 * cos - x2 * sin, mask=mask)
-    tl.store(y_ptr + at + half, x2 * cos + x1 * sin, mask=mask)
-
-
-def reference_rotary(x_ptr, cos_ptr, sin_ptr):
-    x1, x2 = x_ptr.chunk(2, dim=-1)
-    return torch.cat([x1 * cos_ptr - x2 * sin_ptr, x2 * cos_ptr + x1 * sin_ptr], -1)
-
-
-@triton.jit
-def row_sums(x_ptr, partial_ptr, x_stride, partial_stride, n_cols, BLOCK: tl.constexpr):
-    row, block = tl.program_id(0), tl.program_id(1)
-    cols = block * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * x_stride + cols, mask=cols < n_cols, other=0.0)
-    tl.store(partial_ptr + row * partial_stride + block, tl.sum(x, 0))
-
-
-def reference_row_sums(x_ptr):
-    rows, cols = x_ptr.shape
-    padded = torch.nn.functional.pad(x_ptr, (0, -cols % 32))
-    return padded.reshape(rows, -1, 32).sum(2)
-
-
-@triton.jit
-def tiles(x_ptr, y_ptr, M, N, sx, sy, BLOCK: tl.constexpr):
-    m = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None]
-    n = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    i = (m < M) & (n < N)
-    tl.store(y_ptr + m * sy + n, 2 * tl.load(x_ptr + m * sx + n, mask=i), mask=i)
-
-
-def reference_tiles(x_ptr):
-    return x_ptr * 2
-
-
-@triton.jit
-def flat_mn(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
-    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    i = n < M * N
-    tl.store(y_ptr + n, 2 * tl.load(x_ptr + n, mask=i), mask=i)
-
-
-def reference_flat_mn(x_ptr):
-    return x_ptr * 2
-
-
-@triton.jit
-def padded(x_ptr, y_ptr, cols, x_stride, y_stride, BLOCK: tl.constexpr):
-    m = tl.program_id(0)
-    for s in range(0, cols, BLOCK):
-        c = s + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + m * x_stride + c, mask=c < cols)
-        tl.store(y_ptr + m * y_stride + c, x * 2, mask=c < cols)
-
-
-def reference_padded(x_ptr, cols):
-    return x_ptr[:, :cols] * 2
-
-
-@triton.jit
-def nhwc(x_ptr, y_ptr, C, H, W, sn, sc, sh, sw, BLOCK: tl.constexpr):
-    nh = tl.program_id(0)
-    n, h = nh // H, nh % H
-    c = tl.arange(0, BLOCK)
-    total = tl.zeros((BLOCK,), tl.float32)
-    for w in range(W):
-        total += tl.load(x_ptr + n * sn + h * sh + w * sw + c * sc, mask=c < C, other=0.0)
-    tl.store(y_ptr + (n * H + h) * C + c, total, mask=c < C)
-
-
-def reference_nhwc(x_ptr):
-    return x_ptr.sum(2)
-
-
-@triton.jit
-def windowed(x_ptr, y_ptr, N, window, BLOCK: tl.constexpr):
-    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + n, mask=n < N)
-    tl.store(y_ptr + n, tl.where(n < window, x, 0.0), mask=n < N)
-
-
-def reference_windowed(x_ptr, window):
-    return torch.where(torch.arange(len(x_ptr)) < window, x_ptr, 0)
 
 
 @triton.jit

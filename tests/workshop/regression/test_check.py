@@ -1,4 +1,4 @@
-"""`asmtune check`: exit codes, forms, the history that it keeps, and what it refuses."""
+"""`asmtune check`: exit codes, forms, and what it refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import typer
 import yaml
 
 from asmtune.cli.app import app
-from asmtune.workshop.regression.history import read_history
 from asmtune.workshop.regression.run import BenchRun, write_run
 from tests.command_lines import Commands
 from tests.workshop.regression.bench_runs import HERE, scaled, simulated
@@ -99,44 +98,6 @@ def test_threshold_and_level(runs: Commands) -> None:
     assert "8 and 8 processes show nothing at this level: asmtune bench --processes 11" in ran.out
 
 
-def test_the_history_is_kept(runs: Commands) -> None:
-    """Runs are added when asked for, each once; its mean and deviation become the threshold."""
-    path = runs.folder / "history.jsonl"
-    history = ("--history", str(path))
-    runs.run("check", "{}/run.json", *BASE, *history)
-    assert not path.exists()
-    for seed in range(2, 9):
-        write(runs, "next", simulated(seed, **STEADY))
-        ran = runs.run("check", "{}/next.json", *BASE, *history, "--record")
-        assert ran.code == 0
-    runs.run("check", "{}/next.json", *BASE, *history, "--record")
-    assert [entry.label for entry in read_history(path)] == [str(n) for n in range(2, 9)]
-    judged = ("--threshold", "history", *history)
-    assert runs.run("check", "{}/run.json", *BASE, *judged).code == 0
-    assert runs.run("check", "{}/slow.json", *BASE, *judged).code == 1
-
-
-def test_a_figure(runs: Commands) -> None:
-    """The trend is drawn as SVG with a panel a kernel, equal for equal input; also as PNG."""
-    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-    history = runs.folder / "history.jsonl"
-    for seed in range(3):
-        write(runs, "next", simulated(seed, **STEADY))
-        runs.run("check", "{}/next.json", *BASE, "--history", str(history), "--record")
-    figure = runs.folder / "trend.svg"
-    arguments = ("check", "{}/slow.json", *BASE, "--history", str(history), "--figure")
-    assert runs.run(*arguments, str(figure)).code == 1
-    text = figure.read_text()
-    assert text.startswith("<?xml")
-    for words in ("one", "two", "time against the median of 4 runs, NVIDIA H200", "n=4096 fp16"):
-        assert f"<!-- {words}" in text
-    again = runs.folder / "again.svg"
-    runs.run(*arguments, str(again))
-    assert again.read_bytes() == figure.read_bytes()
-    runs.run(*arguments, "{}/trend.png")
-    assert (runs.folder / "trend.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -151,13 +112,7 @@ def test_a_figure(runs: Commands) -> None:
         (("{}/run.json", *BASE, "--threshold", "0"), "--threshold '0': expected a share"),
         (("{}/run.json", *BASE, "--threshold", "nan%"), "--threshold 'nan%': expected a share"),
         (("{}/run.json", *BASE, "--level", "100%"), "--level '100%': expected a share"),
-        (("{}/run.json", *BASE, "--threshold", "history"), "history needs --history FILE"),
-        (("{}/run.json", *BASE, "--record"), "--record needs --history FILE"),
         (("{}/run.json", *BASE, "--format", "yaml"), "--format 'yaml': one of text, markdown"),
-        (("{}/run.json", *BASE, "--figure", "{}/t.gif"), "ends in one of .svg, .png, .pdf"),
-        (("{}/run.json", *BASE, "--history", "{}/empty.json"), "the file is empty"),
-        (("{}/run.json", *BASE, "--history", "{}", "--record"), "a folder itself"),
-        (("{}/run.json", *BASE, "--history", "{}"), "Is a directory"),
         (("{}/run.json", *BASE, "--output", "{}/base.json"), "--baseline is that file"),
     ],
 )
@@ -167,29 +122,6 @@ def test_bad_input(arguments: Sequence[str], says: str, runs: Commands) -> None:
     newer = json.loads((runs.folder / "base.json").read_text()) | {"version": 9}
     (runs.folder / "newer.json").write_text(json.dumps(newer))
     assert says.replace("{}", str(runs.folder)) in runs.refused("check", *arguments)
-
-
-@pytest.mark.parametrize("name", ["none/check.txt", "history.jsonl"])
-def test_nothing_is_kept_where_not_all_can_be(name: str, runs: Commands) -> None:
-    """A result that has no place leaves neither history nor figure."""
-    before = sorted(runs.folder.iterdir())
-    kept = ("--history", "{}/history.jsonl", "--record", "--figure", "{}/trend.svg")
-    assert "--" in runs.refused("check", "{}/run.json", *BASE, *kept, "-o", f"{{}}/{name}")
-    assert sorted(runs.folder.iterdir()) == before
-
-
-def test_a_corrupt_history_stays(runs: Commands) -> None:
-    """What cannot be read is not written over, and no figure is left behind."""
-    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-    history = runs.folder / "history.jsonl"
-    history.write_text('{"format": "asmtune-bench-history", "version": 2}\n')
-    refused = runs.refused(
-        "check", "{}/run.json", *BASE, "--history", str(history), "--record", "--figure",
-        "{}/trend.svg",
-    )  # fmt: skip
-    assert "line 1: written by a newer asmtune (form 2, this one knows 1)" in refused
-    assert '"version": 2' in history.read_text()
-    assert not (runs.folder / "trend.svg").exists()
 
 
 def test_names_from_files_are_no_markup(runs: Commands) -> None:
@@ -213,28 +145,6 @@ def test_a_label_starts_no_block(runs: Commands) -> None:
     assert "\nRun \\# 1 \\~\\~x\\~\\~ \\$y\\$ against " in text
 
 
-def test_names_from_files_in_a_figure(runs: Commands) -> None:
-    """A name or label that would be mathematics, or that no font and no file has, is drawn."""
-    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-    odd = simulated(0, **{"$\\none$": 10.0})
-    write(runs, "odd", replace(odd, label="a $\\b$ \ud800 \x1b"))
-    ran = runs.run("check", "{}/odd.json", *BASE, "--figure", "{}/trend.svg")
-    assert (ran.code, ran.err) == (3, "")
-    assert "<!-- $\\none$ -->" in (runs.folder / "trend.svg").read_text()
-
-
-def test_a_figure_of_one_gpu(runs: Commands) -> None:
-    """What another GPU took is no point of this one's trend."""
-    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-    history = ("--history", "{}/history.jsonl", "--record")
-    other = replace(simulated(2, **STEADY), environment=replace(HERE, gpu="NVIDIA L4"))
-    write(runs, "other", other)
-    runs.run("check", "{}/other.json", *BASE, *history)
-    runs.run("check", "{}/run.json", *BASE, *history, "--figure", "{}/trend.svg")
-    assert "median of 1 run, NVIDIA H200 -->" in (runs.folder / "trend.svg").read_text()
-    assert len(read_history(runs.folder / "history.jsonl")) == 2
-
-
 def workflow_commands() -> list[list[str]]:
     """The asmtune commands of the example workflow, their expressions filled in."""
     document: Any = yaml.safe_load(WORKFLOW.read_text())
@@ -247,7 +157,7 @@ def workflow_commands() -> list[list[str]]:
 def test_the_example_workflow() -> None:
     """Its YAML is a workflow of two jobs, and every asmtune command in it is one that there is."""
     document: Any = yaml.safe_load(WORKFLOW.read_text())
-    assert set(document["jobs"]) == {"pull-request", "trend"}
+    assert set(document["jobs"]) == {"pull-request", "main-branch"}
     for job in document["jobs"].values():
         assert "gpu" in job["runs-on"]
         assert all("uses" in step or "run" in step for step in job["steps"])

@@ -1,16 +1,15 @@
-"""Verdicts on rows, what may not be compared, and thresholds from a history."""
+"""Verdicts on rows, and what may not be compared."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from asmtune.core.config import Config
 from asmtune.workshop.regression.compare import Check, Terms, compare, needed
-from asmtune.workshop.regression.history import entry_of, extended, reach_of
 from asmtune.workshop.regression.run import BenchRun, Missed, Process
 from tests.workshop.regression.bench_runs import (
     HERE,
@@ -122,8 +121,6 @@ def test_another_place_is_said_and_not_judged(change: dict[str, str], says: str)
     assert check.outcome == "incomparable"
     assert set(verdicts(check).values()) == {"not judged"}
     (obstacle,) = check.obstacles
-    import re
-
     assert re.match(says, obstacle)
 
 
@@ -181,70 +178,3 @@ def test_another_config_is_said() -> None:
     check = compare(base, replace(simulated(1, **STEADY), rows=rows), Terms())
     assert check.findings[0].remark.startswith("config was BLOCK=1024 num_warps=4")
     assert check.outcome == "fine"
-
-
-def test_threshold_of_the_history() -> None:
-    """A prediction limit of earlier runs is what a median must exceed, whatever its factor."""
-    medians = (10.0, 10.1, 9.9, 10.2, 9.8, 10.0)
-    history: tuple[Any, ...] = ()
-    for place, us in enumerate(medians):
-        history = extended(history, entry_of(run_of(timed("one", [[us]] * 8), label=str(place))))
-    base = run_of(timed("one", [[10.0 + 0.001 * n] for n in range(8)]))
-    terms = Terms(threshold=None)
-    near = compare(base, scaled(base, 1.04, lambda _: True), terms, history)
-    assert verdicts(near) == {"one": "unchanged"}
-    assert near.findings[0].limit_us == pytest.approx(
-        10.0 + 3.365 * (1 + 1 / 6) ** 0.5 * 0.1414, abs=1e-3
-    )
-    far = compare(base, scaled(base, 1.06, lambda _: True), terms, history)
-    assert verdicts(far) == {"one": "slower"}
-    quick = compare(base, scaled(base, 0.94, lambda _: True), terms, history)
-    assert verdicts(quick) == {"one": "faster"}
-    found = replace(entry_of(scaled(base, 1.5, lambda _: True)), outcome="slower")
-    again = compare(base, scaled(base, 1.06, lambda _: True), terms, extended(history, found))
-    assert again.findings == far.findings, "a slower run widens no limit"
-
-
-def test_the_next_run_is_beyond_a_limit_as_often_as_stated() -> None:
-    """Of five earlier runs and one more, 5% lie beyond the limit of 5%; 11% beyond mean + 2 sd."""
-    draws = np.random.default_rng(0).normal(size=(4000, 6))
-    beyond = [row[5] > row[:5].mean() + (reach_of(list(row[:5]), 0.05) or 0.0) for row in draws]
-    assert 150 < sum(beyond) < 250
-    assert reach_of([1.0] * 4, 0.05) is None
-
-
-def test_a_short_history_falls_back() -> None:
-    """Below five runs of this GPU and driver the fixed threshold holds, and it is said."""
-    base = run_of(timed("one", [[10.0 + 0.001 * n] for n in range(8)]))
-    others: tuple[Any, ...] = ()
-    for place in range(9):
-        place_there = HERE if place < 4 else replace(HERE, driver="570.0")
-        run = run_of(timed("one", [[10.0]] * 8), label=str(place), environment=place_there)
-        others = extended(others, entry_of(run))
-    slow = scaled(base, 1.04, lambda _: True)
-    check = compare(base, slow, Terms(threshold=None), others)
-    assert verdicts(check) == {"one": "slower"}
-    assert check.remarks == (
-        "4 comparable runs in the history, and 5 are needed: judged by a threshold of 3%",
-    )
-
-
-def test_a_row_that_is_new_in_the_history() -> None:
-    """A row that a long history has too seldom is judged by the fixed threshold, and says so."""
-    history: tuple[Any, ...] = ()
-    for place in range(6):
-        rows = [timed(name, [[10.0 + place]] * 8) for name in ("one", "two")[: 1 + (place > 3)]]
-        history = extended(history, entry_of(run_of(*rows, label=str(place))))
-    base = simulated(0, one=10.0, two=20.0)
-    check = compare(base, simulated(1, one=10.0, two=20.0), Terms(threshold=None), history)
-    remarks = {finding.subject.kernel: finding.remark for finding in check.findings}
-    said = "fewer than 5 runs of the history have it: judged by a threshold of 3%"
-    assert remarks == {"one": "", "two": said}
-
-
-def test_boards_compare_by_the_history() -> None:
-    """A history that spans boards knows how far they differ."""
-    base = simulated(0, **STEADY)
-    other = replace(simulated(1, **STEADY), environment=replace(HERE, board="ba9876543210"))
-    history = tuple(entry_of(simulated(seed, **STEADY)) for seed in range(2, 9))
-    assert compare(base, other, Terms(threshold=None), history).outcome == "fine"

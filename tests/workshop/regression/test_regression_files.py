@@ -1,29 +1,18 @@
-"""Files of runs and histories: whole, checked field by field, and never half-written."""
+"""Files of runs: whole, checked field by field, and never half-written."""
 
 from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.store.trace.reader import encoded
-from asmtune.workshop.regression.history import (
-    MOST_RUNS,
-    HistoryEntry,
-    entry_of,
-    extended,
-    read_history,
-    record,
-    write_history,
-)
 from asmtune.workshop.regression.run import Missed, read_run, run_from_json, run_to_json, write_run
 from tests.workshop.regression.bench_runs import run_of, simulated, subject, timed
 
@@ -92,7 +81,7 @@ BAD = {
     "flat": (of_samples([1.0]), "rows[0], samples[0]: expected a list, found 1.0"),
     "twice": (
         changed(rows=run_to_json(RUN)["rows"][:1] * 2),
-        '["one",{"n":4096},"fp16"] stands there 2 times',
+        '["one",{"n":4096},"fp16"] is there 2 times',
     ),
 }
 
@@ -156,89 +145,3 @@ def test_who_reads_meanwhile_sees_one_file(tmp_path: Path) -> None:
         write_run(path, replace(RUN, label="new"))
         assert reader.read() == before
     assert read_run(path).label == "new"
-
-
-def history_of(count: int) -> tuple[HistoryEntry, ...]:
-    """So many runs, one after another."""
-    history: tuple[HistoryEntry, ...] = ()
-    for place in range(count):
-        run = run_of(timed("one", [[10.0 + place]]), label=str(place))
-        history = extended(history, entry_of(run))
-    return history
-
-
-def test_the_last_hundred_are_kept() -> None:
-    """The oldest goes where there is one more than a hundred."""
-    history = history_of(MOST_RUNS + 3)
-    assert [entry.label for entry in history] == [str(place) for place in range(3, MOST_RUNS + 3)]
-
-
-def test_each_kernel_has_a_hundred() -> None:
-    """Runs of one kernel do not push those of another out of a file that both use."""
-    one = history_of(MOST_RUNS)
-    both = extended(one, entry_of(run_of(timed("two", [[10.0]]), label="other")))
-    assert len(both) == MOST_RUNS + 1
-    more = extended(both, entry_of(run_of(timed("one", [[7.0]]), label="last")))
-    assert [more[0].label, *(entry.label for entry in more[-2:])] == ["1", "other", "last"]
-
-
-def test_a_run_stands_once() -> None:
-    """A run that is recorded again moves to the end."""
-    first = run_of(timed("one", [[10.0]]), label="0")
-    history = extended(history_of(3), entry_of(first))
-    assert [entry.label for entry in history] == ["1", "2", "0"]
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(times, words), max_size=5))
-def test_a_history_comes_back(tmp_path: Path, runs: list[tuple[float, str]]) -> None:
-    """What is written is what is read."""
-    history = tuple(entry_of(run_of(timed("one", [[us]]), label=label)) for us, label in runs)
-    path = tmp_path / "history.jsonl"
-    write_history(path, history)
-    assert read_history(path) == history
-
-
-def test_runs_that_are_recorded_at_once(tmp_path: Path) -> None:
-    """Each of eight that add themselves at the same time stands in the history, once."""
-    path = tmp_path / "history.jsonl"
-    runs = [run_of(timed("one", [[10.0 + place]]), label=str(place)) for place in range(8)]
-    with ThreadPoolExecutor(len(runs)) as pool:
-        list(pool.map(lambda run: record(path, entry_of(run)), runs))
-    assert sorted(entry.label for entry in read_history(path)) == [run.label for run in runs]
-    assert [child.name for child in tmp_path.iterdir()] == ["history.jsonl"]
-
-
-def test_no_history_yet(tmp_path: Path) -> None:
-    """A file that is not there is a history without runs."""
-    assert read_history(tmp_path / "absent.jsonl") == ()
-
-
-HEAD = '{"format": "asmtune-bench-history", "version": 1}\n'
-BAD_HISTORIES = {
-    "empty": ("", "the file is empty"),
-    "rubbish": ("rubbish\n", ", line 1: not JSON"),
-    "no head": (
-        '{"run": "x"}\n',
-        ', line 1: expected a document of format "asmtune-bench-history"',
-    ),
-    "newer": (HEAD.replace("1", "7"), ", line 1: written by a newer asmtune (form 7"),
-    "a half line": (HEAD + '{"run": "a", "da', ", line 2: not JSON"),
-    "endless": (
-        HEAD + json.dumps(encoded(entry_of(run_of(timed("one", [[1e308]]))))),
-        ", line 2, levels: expected times above 0, from 1e-06 to 1e+12 us",
-    ),
-    "a field short": (HEAD + '{"run": "a"}\n', ", line 2, date: expected a text, found nothing"),
-}
-
-
-@pytest.mark.parametrize(("text", "says"), BAD_HISTORIES.values(), ids=BAD_HISTORIES)
-def test_bad_histories(text: str, says: str, tmp_path: Path) -> None:
-    """Each is refused in one line that names file and line."""
-    path = tmp_path / "history.jsonl"
-    path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_history(path)
-    assert f"--history {path}" in str(caught.value)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)

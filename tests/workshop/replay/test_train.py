@@ -77,26 +77,7 @@ def test_each_kernel_unseen(more_timings: Path, funnel: Funnel) -> None:
 
 
 def test_errors(more_timings: Path, funnel: Funnel) -> None:
-    """The scorers' errors are those of rankings by models of the other kernels, and of times."""
-    oracle = load_oracle(more_timings)
-    tasks = compiled_rows(oracle, funnel)
-    unseen = rank_unseen(tasks, {"assembly": tasks}, 1)
-    ranked = unseen["assembly"]
-    assert [task for task, *_ in ranked] == tasks
-    assert all(far > 0 for *_, far in ranked)
-    made = scorer_errors(unseen, [oracle.device], {"more.json": oracle.versions})
-    assert set(made.tables) == {("learned", "assembly"), ("roofline", "assembly")}
-    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in ranked]
-    assert made.tables["learned", "assembly"].cut(1).share == pytest.approx(np.mean(first))
-    by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in tasks]
-    assert made.tables["roofline", "assembly"].cut(1).share == pytest.approx(np.mean(by_time))
-    assert made.provenance["measured"] == {"more.json": {}}
-    with pytest.raises(InputError, match="at least two kernels, not of one"):
-        scorer_errors(rank_unseen(tasks[:1], {"assembly": tasks[:1]}, 1), [oracle.device], {})
-
-
-def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
-    """Rows of sketches stand beside those of the assembly, and their rankings have own tables."""
+    """The scorers' errors at each moment are those of rankings by models of the other kernels."""
     oracle = load_oracle(more_timings)
     rows = list(moment_rows(oracle, DATA / "kernels", funnel, early=True))
     assembly = [task.assembly for task in rows]
@@ -106,14 +87,20 @@ def test_errors_before_compiling(more_timings: Path, funnel: Funnel) -> None:
         assert one.slowdown.tolist() == other.slowdown.tolist()
         assert one.base.tolist() != other.base.tolist()
     unseen = rank_unseen([*assembly, *sketch], {"assembly": assembly, "sketch": sketch}, 1)
-    made = scorer_errors(unseen, [oracle.device], {})
+    assert [task for task, *_ in unseen["assembly"]] == assembly
+    assert all(far > 0 for *_, far in unseen["assembly"])
+    made = scorer_errors(unseen, [oracle.device], {"more.json": oracle.versions})
+    assert made.provenance["measured"] == {"more.json": {}}
     assert set(made.tables) == {
         (scorer, moment) for scorer in ("learned", "roofline") for moment in ("assembly", "sketch")
     }
-    by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in sketch]
-    assert made.tables["roofline", "sketch"].cut(1).share == pytest.approx(np.mean(by_time))
-    first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in unseen["sketch"]]
-    assert made.tables["learned", "sketch"].cut(1).share == pytest.approx(np.mean(first))
+    for moment, tasks in (("assembly", assembly), ("sketch", sketch)):
+        by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in tasks]
+        assert made.tables["roofline", moment].cut(1).share == pytest.approx(np.mean(by_time))
+        first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in unseen[moment]]
+        assert made.tables["learned", moment].cut(1).share == pytest.approx(np.mean(first))
+    with pytest.raises(InputError, match="at least two kernels, not of one"):
+        scorer_errors(rank_unseen(assembly[:1], {"assembly": assembly[:1]}, 1), [oracle.device], {})
 
 
 def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
@@ -196,10 +195,3 @@ def test_without_matplotlib(kernels: Commands, monkeypatch: pytest.MonkeyPatch) 
     line = kernels.refused("roofline", *SMALL, "-o", "{}/r.svg")
     assert "pip install '.[figures]' in a clone" in line
     assert document(kernels, *SMALL)["entries"]
-
-
-def test_measuring_needs_the_gpu(kernels: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU --measure is refused, and says to leave it out."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    line = kernels.refused("roofline", *SMALL, "--measure")
-    assert "--measure needs a CUDA GPU, and there is none on this machine" in line

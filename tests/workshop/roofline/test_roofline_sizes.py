@@ -1,10 +1,9 @@
-"""Whether a record was timed at a shape: by its key, its run's trace, or a module's shapes."""
+"""Whether a record was timed at a shape: by its key, or a module's shapes."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,11 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.trace.run import Ending
-from asmtune.store.trace.writer import TraceWriter
 from asmtune.workshop.roofline.subjects import is_sized
 from tests.command_lines import Commands
 from tests.pinned import needs_shipped
 from tests.sample_kernels import scale, scale_problem
-from tests.trace_runs import ENDING, FAST, HEADER
+from tests.trace_runs import FAST
 
 MADE = Provenance("s", "t", "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-04")
 BUCKET = TuneKey("mine.kernel", {"pow2(n)": 4096}, {"x_ptr": "fp16"}, "NVIDIA H200")
@@ -46,54 +43,30 @@ def found(key: TuneKey = BUCKET, layer: str = "store", us: float = 10.0) -> Stor
     return StoreLookup("hit", TuneRecord(key, FAST, timings, MADE), layer=layer)  # type: ignore[arg-type]
 
 
-def traced(folder: Path, size: int, ending: Ending | None = ENDING) -> None:
-    """The trace of a run of the bucket, at a size; without an ending it was killed."""
-    with TraceWriter(folder, replace(HEADER, key=BUCKET, sizes={"n": size})) as writer:
-        if ending is not None:
-            writer.end(ending)
+def sized(lookup: StoreLookup, kernel: KernelModule | None = None) -> bool:
+    """Say if it was timed at 4,000."""
+    return is_sized(lookup, kernel or module(100), {"n": 4000}, key_of)
 
 
-def sized(
-    lookup: StoreLookup, folder: Path, kernel: KernelModule | None = None, n: int = 4000
-) -> bool:
-    """Say if it was timed at n."""
-    return is_sized(lookup, kernel or module(100), {"n": n}, key_of, folder)
-
-
-def test_a_key_that_names_the_size(tmp_path: Path) -> None:
+def test_a_key_that_names_the_size() -> None:
     """An exact key tells; a key of another size in the same words does not."""
     exact = replace(BUCKET, shape={"n": 4000})
-    assert sized(found(exact), tmp_path)
-    assert not sized(found(replace(BUCKET, shape={"n": 4096})), tmp_path)
-    assert not sized(StoreLookup("miss"), tmp_path)
+    assert sized(found(exact))
+    assert not sized(found(replace(BUCKET, shape={"n": 4096})))
+    assert not sized(StoreLookup("miss"))
 
 
-def test_a_bucket_without_a_trace(tmp_path: Path) -> None:
+def test_a_bucket() -> None:
     """Nothing tells at which size of the bucket the record was timed."""
-    assert not sized(found(), tmp_path)
+    assert not sized(found())
 
 
-def test_the_runs_trace_tells(tmp_path: Path) -> None:
-    """The trace of the run that ended with the record's winner and time has the size."""
-    traced(tmp_path, 4000)
-    assert sized(found(), tmp_path)
-    assert not sized(found(), tmp_path, n=3000)
-
-
-def test_a_trace_of_another_run_tells_nothing(tmp_path: Path) -> None:
-    """One that ended with another time, or never ended, is not of this record."""
-    traced(tmp_path, 4000, replace(ENDING, median_us=11.0))
-    traced(tmp_path, 4000, None)
-    (tmp_path / "20250304-050607-x-0000.jsonl").write_text("no trace")
-    assert not sized(found(), tmp_path)
-
-
-def test_what_ships_was_timed_at_the_modules_shapes(tmp_path: Path) -> None:
+def test_what_ships_was_timed_at_the_modules_shapes() -> None:
     """Where one of them alone has the key it is that one; of two in a bucket nobody knows."""
     shipped = found(layer="shipped")
-    assert sized(shipped, tmp_path, module(100, 4000))
-    assert not sized(shipped, tmp_path, module(100, 4000, 3000))
-    assert not sized(shipped, tmp_path, module(100, 3000))
+    assert sized(shipped, module(100, 4000))
+    assert not sized(shipped, module(100, 4000, 3000))
+    assert not sized(shipped, module(100, 3000))
 
 
 @needs_shipped

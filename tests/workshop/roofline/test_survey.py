@@ -1,34 +1,26 @@
-"""From a launch to its points: stored, shipped, picked or timed now; and what cannot be."""
+"""From a launch to its points: stored, shipped or picked; and what cannot be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError, InputError, MeasureError
+from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.measure.bench.base import BenchSetup
-from asmtune.measure.bench.dedup import DedupBench
-from asmtune.measure.bench.local import LocalBench
-from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import shipped_records
 from asmtune.tuning.request import key_of, provenance
-from asmtune.workshop.roofline import survey as clocks
-from asmtune.workshop.roofline.survey import PairClock, RooflineSubject, Survey, check_gpu
-from tests.tuning_support import BEST, DEFAULT, DEVICE, HostMachine, problem, space, usual_us
+from asmtune.workshop.roofline.survey import RooflineSubject, Survey
+from tests.tuning_support import BEST, DEFAULT, DEVICE, problem, space
 from tests.workload.workload_kernels import jagged
 
 BROKEN = Config({"BLOCK": 3, "FLAW": 0})
@@ -42,14 +34,7 @@ def survey(target: Target, settings: Settings) -> Survey:
 
 def subject(found: StoreLookup, searched: Space | None = None) -> RooflineSubject:
     """Adding two vectors; what is stored for it is given."""
-
-    def make(place: str) -> Problem:
-        assert place == "cpu"
-        return problem()
-
-    return RooflineSubject(
-        problem(), {"n": 4096}, searched or space(warps=(4, 8)), found, True, make
-    )
+    return RooflineSubject(problem(), {"n": 4096}, searched or space(warps=(4, 8)), found, True)
 
 
 def record(*times: tuple[Config, float]) -> TuneRecord:
@@ -131,11 +116,8 @@ def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> Non
     made = provenance(launch, blocks)
     stored = TuneRecord(key_of(launch, DEVICE), times[0].config, times, made)
 
-    def make(place: str) -> Problem:
-        raise AssertionError(place)
-
     found = StoreLookup("hit", stored)
-    entry = survey.entry(RooflineSubject(launch, {}, blocks, found, True, make))
+    entry = survey.entry(RooflineSubject(launch, {}, blocks, found, True))
     assert entry.notes[0] == (
         "times are the record's, whose index tensors may have held other values"
     )
@@ -177,65 +159,6 @@ def test_every_shipped_record_has_what_a_point_needs() -> None:
     records = shipped_records()
     assert records
     assert all(one.median_us is not None and one.median_us > 0 for one in records)
-
-
-# --- timed now -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def timed(survey: Survey, tmp_path: Path) -> Callable[[HostMachine], Survey]:
-    """A survey that times on the host: all is real but launches and clock."""
-
-    def made(machine: HostMachine) -> Survey:
-        def opener(setup: BenchSetup) -> DedupBench:
-            return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
-
-        return replace(survey, clock=PairClock("cpu", TimingPolicy(fine_rounds=5), opener))
-
-    return made
-
-
-def test_times_taken_now(timed: Callable[[HostMachine], Survey]) -> None:
-    """Both configs are timed, interleaved; the record's times are not used."""
-    machine = HostMachine()
-    found = StoreLookup("hit", record((BEST, 1.0), (DEFAULT, 1.0)))
-    made = timed(machine).entry(subject(found))
-    assert made.before is not None
-    assert (made.before.us, made.after.us) == (usual_us(DEFAULT), usual_us(BEST))
-    assert made.before.source == made.after.source == "this GPU"
-    assert made.tuned_by == "store"
-    assert {DEFAULT, BEST} == set(machine.timed)
-
-
-def test_a_wrong_output_gives_no_point(timed: Callable[[HostMachine], Survey]) -> None:
-    """A tuned config that computes something else than the default is no result."""
-    wrong = Config({"BLOCK": 512, "FLAW": 3}, num_warps=4)
-    found = StoreLookup("hit", record((wrong, 10.0)))
-    with pytest.raises(MeasureError, match=r"FLAW=3.* was not timed: wrong_output at check"):
-        timed(HostMachine()).entry(subject(found, space(flaws=(0, 3), warps=(4,))))
-
-
-def test_tensors_that_cannot_be_made(timed: Callable[[HostMachine], Survey]) -> None:
-    """Where the GPU has no room for the tensors, the launch fails with the reason."""
-
-    def make(_: str) -> Problem:
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 TiB")
-
-    large = replace(subject(StoreLookup("hit", record((BEST, 10.0)))), make=make)
-    with pytest.raises(MeasureError, match=r"memory at input: .*out of memory"):
-        timed(HostMachine()).entry(large)
-
-
-def test_only_the_targets_own_gpu_times(monkeypatch: pytest.MonkeyPatch, target: Target) -> None:
-    """Times of another GPU are refused, and so are times without one."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="needs a CUDA GPU, and there is none"):
-        check_gpu(target)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(clocks, "device_name", lambda: "NVIDIA H200")
-    check_gpu(target)
-    with pytest.raises(InputError, match="this machine's NVIDIA H200, and the target is B200"):
-        check_gpu(load_target("B200"))
 
 
 def test_a_kernel_of_which_nothing_can_be_read(

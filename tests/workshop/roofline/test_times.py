@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.lookup import StoreLookup
-from asmtune.workshop.roofline.survey import Time, config_key, recorded, slowest, taken, times_of
+from asmtune.workshop.roofline.survey import Time, recorded, slowest, times_of
 
 SLOW, FAST = Config({"B": 1, "A": 2}), Config({"A": 4, "B": 1})
 MADE = Provenance("s", "t", "3.6.0", "2.13.0", "0.1.0", "570.1", "2025-03-04")
@@ -73,16 +72,3 @@ def test_records_that_do_not_hold_give_no_time() -> None:
     assert recorded(stale) == recorded(StoreLookup("miss")) == {}
     assert slowest(stale) == 0.0
     assert recorded(found((FAST, 0.0))) == {}
-
-
-def test_times_taken_now() -> None:
-    """What a GPU took is measured here; who failed is named with the reason."""
-    times, failed = taken(
-        [
-            (SLOW, Failure("check", "wrong_output", "differs by 3")),
-            (FAST, Measurement(FAST, 5.0, 5.0, 5.0, (5.0,))),
-        ]
-    )
-    assert times == {config_key(FAST): Time(5.0, "measured", "this GPU")}
-    (said,) = failed
-    assert said.startswith(f"{SLOW} was not timed: wrong_output at check")
