@@ -130,18 +130,6 @@ def test_what_is_not_as_it_should_be(path: Path, statement: str) -> None:
     assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
 
 
-def test_what_is_no_store(tmp_path: Path) -> None:
-    """Random bytes, an empty file and a folder are left to the store proper, untouched."""
-    path = tmp_path / "store.sqlite"
-    for content in (b"not a database" * 100, b""):
-        path.write_bytes(content)
-        assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
-        assert path.read_bytes() == content
-    path.unlink()
-    path.mkdir()
-    assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
-
-
 @given(place=st.integers(0, 30000), bit=st.integers(0, 7))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int) -> None:

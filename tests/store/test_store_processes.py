@@ -104,7 +104,7 @@ def test_writers_take_the_lock_before_they_read(tmp_path: Path) -> None:
     """
     path = tmp_path / "store.sqlite"
     Store.open(path).close()
-    with transactions.writing(transactions.engine_of(path)).begin() as writer:
+    with transactions.begun(transactions.engine_of(path), writes=True) as writer:
         writer.exec_driver_sql("SELECT * FROM meta").all()
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
             assert other.execute("SELECT count(*) FROM keys").fetchone() == (0,)
