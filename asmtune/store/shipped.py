@@ -54,7 +54,10 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
         InputError: a shipped file is malformed.
     """
     answer = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
-    for record in _by_digest(key.kernel).get(key_digest(key), ()):
+    digest = key_digest(key)  # 1, 1.0 and True are alike
+    for record in shipped_of(key.kernel):
+        if record.key != key or key_digest(record.key) != digest:
+            continue
         answer = judge(record, expected, "shipped")
         if answer.outcome == "hit":
             break
@@ -63,7 +66,7 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
 
 def forget_shipped() -> None:
     """Forget the files read, so that they are read again when next needed."""
-    for function in (_files, _parsed, _by_digest):
+    for function in (_files, _parsed):
         function.cache_clear()
 
 
@@ -81,14 +84,6 @@ def _files() -> dict[str, bytes]:
 @cache
 def _parsed(name: str) -> tuple[TuneRecord, ...]:
     return interchange.loads(_files()[name], f"asmtune.shipped/{name}")
-
-
-@cache
-def _by_digest(kernel: str) -> dict[str, list[TuneRecord]]:
-    groups: dict[str, list[TuneRecord]] = {}
-    for record in shipped_of(kernel):
-        groups.setdefault(key_digest(record.key), []).append(record)
-    return groups
 
 
 def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | None) -> StoreLookup:
