@@ -318,8 +318,8 @@ class Database:
 
     def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
         """Set a file of ours aside where the error means damage; raise other errors again."""
-        if identity(path) != seen:
-            return  # another process has set it aside, or deleted it, meanwhile
+        if seen is None or identity(path) != seen:
+            return  # another process is setting it aside, has done so, or has deleted it
         if not (isinstance(error, DamagedStoreError) and self.sets_aside and is_ours(path)):
             raise error
         set_aside(path, seen, error.detail, self.patience_s)
