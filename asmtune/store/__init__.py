@@ -9,7 +9,7 @@ Data flows from a key to a record and back. A new process first reads one row wi
 (fast_lookup). Launches and tuning use the user's store as a `SafeStore`, which warns and never
 raises (safe_store). It also holds the outcomes of runs that have not ended and the predictions
 that nobody has timed, and lets one process tune a key while others wait (lease). `Store` runs each
-call in a transaction (transactions) over rows that carry a seal (rows, tables), in a file that is
+call in a transaction (transactions) over rows that carry a seal (tables), in a file that is
 known to be ours and is never held open over a fork (sqlite_file), and says what is wrong in one
 line (places). Rows are read in batches (records), and parsed when the transaction is over.
 `neighbours` finds and sorts the records that may serve another key, of another shape or device.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError
@@ -18,6 +18,8 @@ from asmtune.base.json_codec import JsonCodec
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
+
+_T = TypeVar("_T")
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
@@ -177,21 +179,18 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
     return _CODEC.read(TuneRecord, value, where)
 
 
-def key_from_json(value: Any, where: str) -> TuneKey:
-    """Read a key from JSON values.
+def read(kind: type[_T], value: Any, where: str) -> _T:
+    """Read a key, or a dataclass of keys and configs; raises as `record_from_json`."""
+    return _CODEC.read(kind, value, where)
 
-    Raises:
-        InputError: as `record_from_json`.
-    """
-    return _CODEC.read(TuneKey, value, where)
+
+def key_from_json(value: Any, where: str) -> TuneKey:
+    """Read a key from JSON values; raises as `record_from_json`."""
+    return read(TuneKey, value, where)
 
 
 def measurement_from_json(value: Any, where: str) -> Measurement:
-    """Read a measurement from JSON values.
-
-    Raises:
-        InputError: as `record_from_json`.
-    """
+    """Read a measurement from JSON values; raises as `record_from_json`."""
     if isinstance(value, Mapping):
         value = {"samples_us": [], "error": None, **value}
     measurement: Measurement = _CODEC.read_fields(Measurement, value, where)
@@ -201,22 +200,14 @@ def measurement_from_json(value: Any, where: str) -> Measurement:
 
 
 def failure_from_json(value: Any, where: str) -> tuple[Config, Failure]:
-    """Read a failed config from JSON values.
-
-    Raises:
-        InputError: as `record_from_json`.
-    """
+    """Read a failed config from JSON values; raises as `record_from_json`."""
     fields = json_codec.fields_of(value, where, ("config", "stage", "kind", "detail"))
     texts = {name: text for name, text in fields.items() if name != "config"}
     return config_from_json(fields["config"], f"{where}.config"), _CODEC.read(Failure, texts, where)
 
 
 def config_from_json(value: Any, where: str) -> Config:
-    """Read a config from JSON values.
-
-    Raises:
-        InputError: as `record_from_json`.
-    """
+    """Read a config from JSON values; raises as `record_from_json`."""
     named = json_codec.scalars_of(value, where)
     for name, least in (("num_warps", 1), ("num_stages", 0), ("num_ctas", 1), ("maxnreg", 1)):
         if name not in named:

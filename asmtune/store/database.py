@@ -15,7 +15,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import records, rows, transactions
+from asmtune.store import records, tables, transactions
 from asmtune.store.lookup import (
     EarlierOutcomes,
     RecordSummary,
@@ -32,8 +32,7 @@ from asmtune.store.lookup import (
 from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import DamagedStoreError
 from asmtune.store.records import Change, Reading
-from asmtune.store.rows import LoadedRow, matching, of_key
-from asmtune.store.tables import keys, predictions, trials
+from asmtune.store.tables import LoadedRow, keys, matching, of_key, predictions, trials
 from asmtune.store.transactions import Database, OnCorrupt
 
 _T = TypeVar("_T")
@@ -202,7 +201,7 @@ class Store:
         if not damaged or not self._database.sets_aside:
             return
         condition = reading.own.in_([row.id for row in damaged])
-        self.transact(lambda c: rows.delete_rows(c, reading.table, condition), writes=True)
+        self.transact(lambda c: tables.delete_rows(c, reading.table, condition), writes=True)
         warnings.warn(
             f"store {self.place}: {len(damaged)} damaged rows of {reading.table.name}, such as "
             f"{damaged[0].place} ({damaged[0].problem}), have been deleted; what they held will be "
@@ -263,7 +262,7 @@ class Store:
                 records.put(connection, rows_of)
                 return record
             for table in (trials, predictions):
-                rows.delete_rows(connection, table, of_key(table, record.key))
+                tables.delete_rows(connection, table, of_key(table, record.key))
             return stored.value
 
         return self.transact(write, writes=True)
@@ -275,8 +274,10 @@ class Store:
         """
         for table in (trials, predictions):
             condition = matching(table, kernel, device)
-            self.transact(partial(rows.delete_rows, table=table, condition=condition), writes=True)
-        count, some = 0, partial(rows.delete_some, condition=matching(keys, kernel, device))
+            self.transact(
+                partial(tables.delete_rows, table=table, condition=condition), writes=True
+            )
+        count, some = 0, partial(tables.delete_some, condition=matching(keys, kernel, device))
         while deleted := self.transact(some, writes=True):
             count += deleted
         return count
@@ -315,7 +316,7 @@ class Store:
             InputError: as `save`.
             StoreError: as `save`.
         """
-        if new := rows.trial_rows(key, provenance, measurements, failures):
+        if new := tables.trial_rows(key, provenance, measurements, failures):
             self.transact(lambda c: c.execute(insert(trials), new).close(), writes=True)
 
     def earlier_outcomes(self, key: TuneKey, expected: Provenance) -> EarlierOutcomes:
@@ -342,11 +343,11 @@ class Store:
             InputError: as `save`.
             StoreError: as `save`.
         """
-        row = rows.prediction_row(prediction)
+        row = tables.prediction_row(prediction)
 
         def write(connection: Connection) -> None:
             if records.valid(connection, prediction.key, prediction.provenance) is None:
-                rows.delete_rows(connection, predictions, of_key(predictions, prediction.key))
+                tables.delete_rows(connection, predictions, of_key(predictions, prediction.key))
                 connection.execute(insert(predictions).values(row))
 
         self.transact(write, writes=True)

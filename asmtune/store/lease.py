@@ -30,10 +30,10 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, 
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, records, rows
+from asmtune.store import codec, records
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor_version
-from asmtune.store.tables import leases
+from asmtune.store.tables import LoadedRow, leases
 
 _HOST_CHARACTERS: Final = 100
 _DIGITS: Final = 16
@@ -172,7 +172,7 @@ class Claim:
         """Delete the row, unless another process has taken the lease over."""
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
-    def _valid_record(self, connection: Connection) -> rows.LoadedRow[TuneRecord] | None:
+    def _valid_record(self, connection: Connection) -> LoadedRow[TuneRecord] | None:
         return records.valid(connection, self.key, self.expected)
 
     def _read(self, connection: Connection) -> None:

@@ -33,15 +33,20 @@ from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
 from asmtune.store.lookup import RecordSummary, StoreFinding, differences
 from asmtune.store.neighbours import KeyIndex
-from asmtune.store.rows import (
+from asmtune.store.tables import (
     LoadedRow,
     delete_rows,
+    failures,
+    keys,
     loaded,
     of_key,
     parse_prediction,
     parse_trial,
+    predictions,
+    store_name,
+    timings,
+    trials,
 )
-from asmtune.store.tables import failures, keys, predictions, store_name, timings, trials
 from asmtune.store.transactions import unlimited
 
 _T = TypeVar("_T")

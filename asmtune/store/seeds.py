@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,12 +19,12 @@ from typing import Any, Final
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
-from asmtune.base.json_codec import expected, fields_of, parse_json
+from asmtune.base.json_codec import expected, fields_of, parse_json, to_json
 from asmtune.base.text import user_stacklevel
 from asmtune.base.trust import fault_line, trusted_file, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store.codec import config_from_json, config_text, key_from_json, key_to_json
+from asmtune.store.codec import config_text, key_digest, read
 from asmtune.store.interchange import abridged
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.sqlite_file import creation_lock
@@ -61,30 +61,6 @@ def configs_of(record: TuneRecord, count: int) -> KeyedConfigs | None:
 def unique_configs(configs: Iterable[Config]) -> list[Config]:
     """Return configs in their order, equal ones once."""
     return list({config_text(config): config for config in configs}.values())
-
-
-def entry_to_json(entry: KeyedConfigs) -> dict[str, Any]:
-    """Convert an entry to JSON values; the inverse of `entry_from_json`."""
-    return {
-        "key": key_to_json(entry.key),
-        "configs": [config.to_dict() for config in entry.configs],
-    }
-
-
-def entry_from_json(value: Any, where: str) -> KeyedConfigs:
-    """Read an entry from JSON values.
-
-    Raises:
-        InputError: a field is missing, unknown or malformed; names it.
-    """
-    fields = fields_of(value, where, ("key", "configs"))
-    configs = fields["configs"]
-    if not isinstance(configs, Sequence) or isinstance(configs, str) or not configs:
-        raise expected("a list of configs", f"{where}.configs", configs)
-    return KeyedConfigs(
-        key_from_json(fields["key"], f"{where}.key"),
-        tuple(config_from_json(c, f"{where}.configs[{i}]") for i, c in enumerate(configs)),
-    )
 
 
 def header_of(document: Any, name: str, version: int) -> None:
@@ -167,9 +143,16 @@ class SeedFolder:
             values = fields_of(document, "file", ("format", "version", "entries"))["entries"]
             if not isinstance(values, list):
                 raise expected("a list", "entries", values)
-            return [entry_from_json(v, f"entries[{i}]") for i, v in enumerate(values)]
+            return [_entry(value, f"entries[{i}]") for i, value in enumerate(values)]
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
+
+
+def _entry(value: Any, where: str) -> KeyedConfigs:
+    entry = read(KeyedConfigs, value, where)
+    if not entry.configs:
+        raise expected("a list of configs", f"{where}.configs", [])
+    return entry
 
 
 _ByKey = dict[str, tuple[TuneKey, dict[str, Config]]]
@@ -178,7 +161,7 @@ _ByKey = dict[str, tuple[TuneKey, dict[str, Config]]]
 
 def _merge(by_key: _ByKey, entry: KeyedConfigs) -> None:
     """Add an entry's configs after those that its key has."""
-    _, configs = by_key.setdefault(_identity(entry.key), (entry.key, {}))
+    _, configs = by_key.setdefault(key_digest(entry.key), (entry.key, {}))
     for config in entry.configs:
         configs.setdefault(config_text(config), config)
 
@@ -187,10 +170,6 @@ def _merged(by_key: _ByKey) -> list[KeyedConfigs]:
     return [KeyedConfigs(key, tuple(configs.values())) for key, configs in by_key.values()]
 
 
-def _identity(key: TuneKey) -> str:
-    return json.dumps(key_to_json(key), sort_keys=True)
-
-
 def _document(entries: Iterable[KeyedConfigs]) -> bytes:
-    lines = ",\n".join(json.dumps(entry_to_json(entry), sort_keys=True) for entry in entries)
+    lines = ",\n".join(json.dumps(to_json(entry), sort_keys=True) for entry in entries)
     return f'{{"format": "{FORMAT}", "version": {VERSION}, "entries": [\n{lines}\n]}}\n'.encode()

@@ -11,7 +11,7 @@ import json
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from asmtune.base.errors import StoreError
 from asmtune.base.trust import STORE_ELSEWHERE, fault_line
@@ -19,6 +19,10 @@ from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import StoreLookup, judge
+
+if TYPE_CHECKING:
+    from asmtune.store.database import Store
+    from asmtune.store.safe_store import SafeStore
 
 
 def shipped_records() -> tuple[TuneRecord, ...]:
@@ -50,7 +54,10 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
         InputError: a shipped file is malformed.
     """
     answer = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
-    for record in _by_digest(key.kernel).get(key_digest(key), ()):
+    digest = key_digest(key)  # 1, 1.0 and True are alike
+    for record in shipped_of(key.kernel):
+        if record.key != key or key_digest(record.key) != digest:
+            continue
         answer = judge(record, expected, "shipped")
         if answer.outcome == "hit":
             break
@@ -59,7 +66,7 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
 
 def forget_shipped() -> None:
     """Forget the files read, so that they are read again when next needed."""
-    for function in (_files, _parsed, _by_digest):
+    for function in (_files, _parsed):
         function.cache_clear()
 
 
@@ -79,23 +86,7 @@ def _parsed(name: str) -> tuple[TuneRecord, ...]:
     return interchange.loads(_files()[name], f"asmtune.shipped/{name}")
 
 
-@cache
-def _by_digest(kernel: str) -> dict[str, list[TuneRecord]]:
-    groups: dict[str, list[TuneRecord]] = {}
-    for record in shipped_of(kernel):
-        groups.setdefault(key_digest(record.key), []).append(record)
-    return groups
-
-
-class UserLayer(Protocol):
-    """The user's layer as `find_tuned` needs it: a `Store` or a `SafeStore`."""
-
-    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
-        """Look up a key, as `Store.lookup` does."""
-        ...
-
-
-def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> StoreLookup:
+def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | None) -> StoreLookup:
     """Look up a key in the user's store, then in the shipped layer.
 
     A hit of the user's store wins over a shipped one: it was measured on the user's machine.

@@ -244,10 +244,14 @@ def _mode(path: Path) -> str:
 def is_read_only(path: Path) -> bool:
     """Tell whether a file is there that this process cannot write, or its folder."""
     real = Path(os.path.realpath(path))
-    effective = os.access in os.supports_effective_ids
-    return real.exists() and not all(
+    if not real.exists():
+        return False
+    seen, effective = identity(real), os.access in os.supports_effective_ids
+    writable = all(
         os.access(place, os.W_OK, effective_ids=effective) for place in (real, real.parent)
     )
+    # One that another process is just setting aside is not there for a moment.
+    return not writable and identity(real) == seen
 
 
 _KINDS: Final = (

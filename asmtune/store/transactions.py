@@ -68,36 +68,30 @@ _KEEPALIVES: Final = {"keepalives_idle": 4, "keepalives_interval": 2, "keepalive
 
 
 def server_engine(url: URL, patience_s: float) -> Engine:
-    """Make an engine on a server's database, or one in memory; it does not connect yet.
+    """Make an engine on a PostgreSQL database; it does not connect yet.
 
-    Only a database in memory has a pool. Elsewhere a connection lives for one call, so
-    that none is carried over a fork, and the ranks of a large job do not use up the
-    server's connections while they are idle.
+    Calls end in time, and each sees one state of the database. A connection lives for one call, so
+    that none is carried over a fork, and the ranks of a large job do not use up the server's
+    connections while they are idle.
 
     Raises:
-        InputError: its driver is not installed.
+        InputError: it is another database's, or its driver is not installed.
     """
-    try:
-        if url.get_backend_name() == "sqlite":
-            return create_engine(url)
-        if url.get_backend_name() not in POSTGRESQL:
-            return create_engine(url, poolclass=NullPool)
-        return _postgresql(url, patience_s)
-    except (ArgumentError, NoSuchModuleError, ImportError) as error:
-        raise bad_url(url.drivername + "://", " ".join(str(error).split())) from error
-
-
-def _postgresql(url: URL, patience_s: float) -> Engine:
-    """Make an engine whose calls end in time, and each see one state of the database."""
+    scheme = f"{url.drivername}://"
+    if url.get_backend_name() not in POSTGRESQL:
+        raise bad_url(scheme, "is of no database that asmtune knows: files and PostgreSQL")
     connect_s = max(2, math.ceil(min(patience_s, CONNECT_SECONDS)))  # 2 s is libpq's least
     options = {"connect_timeout": connect_s, "client_encoding": "utf8", **_KEEPALIVES}
-    engine = create_engine(
-        url,
-        poolclass=NullPool,
-        # A record takes three queries, which must see the same state of it.
-        isolation_level="REPEATABLE READ",
-        connect_args={name: value for name, value in options.items() if name not in url.query},
-    )
+    try:
+        engine = create_engine(
+            url,
+            poolclass=NullPool,
+            # A record takes three queries, which must see the same state of it.
+            isolation_level="REPEATABLE READ",
+            connect_args={name: value for name, value in options.items() if name not in url.query},
+        )
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        raise bad_url(scheme, " ".join(str(error).split())) from error
 
     def limit(connection: Connection) -> None:
         # Set in each transaction: connection poolers refuse it as an option of the connection.
@@ -110,8 +104,6 @@ def _postgresql(url: URL, patience_s: float) -> Engine:
 BUSY_SECONDS: Final = 60.0
 """Seconds that a call waits for another process's lock, by default."""
 
-_WRITES: Final = "asmtune_writes"
-
 
 def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
     """Make an engine on an existing file, whose reads end after twice `patience_s`.
@@ -119,20 +111,33 @@ def engine_of(path: Path, patience_s: float = BUSY_SECONDS) -> Engine:
     It has no pool: a connection lives for one transaction, so that none is carried
     over a fork and none keeps a file open that was set aside.
     """
-    engine = create_engine(
-        "sqlite://", creator=lambda: connect(path, patience_s), poolclass=NullPool
-    )
-    event.listen(engine, "begin", _begin)
-    return engine
+    return create_engine("sqlite://", creator=lambda: connect(path, patience_s), poolclass=NullPool)
 
 
 @contextmanager
-def _transaction(engine: Engine, patience_s: float) -> Iterator[Connection]:
+def begun(engine: Engine, *, writes: bool) -> Iterator[Connection]:
+    """Begin a transaction, on a file one that may write or one that only reads."""
+    with engine.begin() as connection:
+        if _is_file(engine):
+            # IMMEDIATE: a transaction that first reads and then writes could otherwise
+            # fail at once, busy timeout or not, when another process wrote in between.
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+            if writes:
+                unlimited(connection)
+        yield connection
+
+
+def _is_file(place: Engine | Connection) -> bool:
+    return place.dialect.name == "sqlite"
+
+
+@contextmanager
+def _transaction(engine: Engine, patience_s: float, *, writes: bool) -> Iterator[Connection]:
     """Begin a transaction, and end it unless a child that was forked in it gets there."""
-    writes = _writes(engine) and engine.dialect.name == "sqlite"
-    with connecting(patience_s, writes=writes), ExitStack() as open_here:
+    alone_writes = writes and _is_file(engine)
+    with connecting(patience_s, writes=alone_writes), ExitStack() as open_here:
         process = os.getpid()
-        connection = open_here.enter_context(engine.begin())
+        connection = open_here.enter_context(begun(engine, writes=writes))
         try:
             yield connection
         finally:
@@ -140,26 +145,9 @@ def _transaction(engine: Engine, patience_s: float) -> Iterator[Connection]:
                 keep_for_ever(open_here.pop_all())  # the parent's: it will commit and close
 
 
-def writing(engine: Engine) -> Engine:
-    """Return the engine with transactions that may write."""
-    return engine.execution_options(**{_WRITES: True})
-
-
-def _writes(place: Engine | Connection) -> bool:
-    return bool(place.get_execution_options().get(_WRITES, False))
-
-
-def _begin(connection: Connection) -> None:
-    # IMMEDIATE: a transaction that first reads and then writes could otherwise
-    # fail at once, busy timeout or not, when another process wrote in between.
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if _writes(connection) else "BEGIN")
-    if _writes(connection):
-        unlimited(connection)
-
-
 def unlimited(connection: Connection) -> None:
     """Let a transaction on a file take the time that it needs; those of servers are as before."""
-    if connection.dialect.name == "sqlite":
+    if _is_file(connection):
         driver = connection.connection.driver_connection
         assert driver is not None
         without_limit(driver)
@@ -240,7 +228,7 @@ def _create(
     try:
         with closing(connect(fresh, BUSY_SECONDS)) as raw:
             raw.execute(f"PRAGMA journal_mode={journal}")  # persistent: stored in the file
-        with writing(engine_of(fresh)).begin() as connection:
+        with begun(engine_of(fresh), writes=True) as connection:
             tables.create(connection)
             fill(connection)
         fresh.chmod(mode)
@@ -330,8 +318,8 @@ class Database:
 
     def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
         """Set a file of ours aside where the error means damage; raise other errors again."""
-        if identity(path) != seen:
-            return  # another process has set it aside, or deleted it, meanwhile
+        if seen is None or identity(path) != seen:
+            return  # another process is setting it aside, has done so, or has deleted it
         if not (isinstance(error, DamagedStoreError) and self.sets_aside and is_ours(path)):
             raise error
         set_aside(path, seen, error.detail, self.patience_s)
@@ -345,12 +333,12 @@ class Database:
         Raises:
             StoreError: as `transact`.
         """
-        engine = writing(self.engine) if writes else self.engine
+        begin = partial(_transaction, self.engine, self.patience_s, writes=writes)
         start, pause = time.monotonic(), _FIRST_PAUSE_S
         while True:
             try:
-                with translated(self.place), _transaction(engine, self.patience_s) as begun:
-                    return work(begun)
+                with translated(self.place), begin() as connection:
+                    return work(connection)
             except StoreError as error:
                 if not self._may_retry(error, time.monotonic() - start):
                     raise

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from children import as_nobody, in_child, memory_folder
+from children import in_child, memory_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import DAMAGED, PROVENANCE, record
@@ -193,16 +193,6 @@ def test_set_aside_keeps_the_damaged_file(tmp_path: Path) -> None:
     assert away.name in str(caught[0].message)
 
 
-def test_damaged_file_is_left_alone_in_error_mode(tmp_path: Path) -> None:
-    """Without set_aside the file stays as it is, and the message says what to do with it."""
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(b"not a database" * 100)
-    with pytest.raises(StoreError, match=r"not a readable asmtune store .*; move the file away"):
-        Store.open(path)
-    assert path.read_bytes() == b"not a database" * 100
-    assert [file.name for file in tmp_path.iterdir()] == ["store.sqlite"]
-
-
 def test_log_of_a_damaged_file_goes_with_it(path: Path) -> None:
     """What SQLite keeps beside a damaged file is not replayed into the fresh one."""
     with closing(sqlite3.connect(path, isolation_level=None)) as held:
@@ -236,16 +226,6 @@ def test_damage_met_later_is_set_aside(path: Path) -> None:
         with pytest.warns(StoreWarning):
             store.save(record(1))
         assert store.records() == [record(1)]
-
-
-def test_database_of_another_program(tmp_path: Path) -> None:
-    """An SQLite file without the store's tables is refused, and no table is added to it."""
-    path = tmp_path / "store.sqlite"
-    execute(path, "CREATE TABLE notes (text)")
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match="not a readable asmtune store"):
-        Store.open(path)
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
@@ -363,15 +343,6 @@ def test_damaged_row_in_error_mode(path: Path, statement: str, problem: str) -> 
         assert store.verify() == []
 
 
-def test_find_sets_a_damaged_row_aside(path: Path) -> None:
-    """Finding a damaged record warns once and gives none, as if it had not been saved."""
-    execute(path, "UPDATE keys SET winner = 'x' WHERE digest = ?", key_digest(RECORDS[4].key))
-    with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match="have been deleted"):
-            assert store.find(RECORDS[4].key) is None
-        assert store.find(RECORDS[4].key) is None
-
-
 def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:
     """A record saved over a damaged row before that is deleted stays."""
     digest = key_digest(RECORDS[-1].key)
@@ -409,59 +380,10 @@ def test_verify_reports_a_damaged_page(path: Path) -> None:
     assert path.read_bytes() == bytes(content)
 
 
-def test_folder_is_a_file(tmp_path: Path) -> None:
-    """A file where the folder should be is named, with what to do."""
-    (tmp_path / "cache").write_text("")
-    with pytest.raises(StoreError, match=r"cache/store\.sqlite: Not a directory; .*move it away"):
-        Store.open(tmp_path / "cache" / "store.sqlite")
-
-
-def test_store_is_a_folder(tmp_path: Path) -> None:
-    """A folder where the file should be is one line, also in set-aside mode."""
-    (tmp_path / "store.sqlite").mkdir()
-    with pytest.raises(StoreError, match=r"is a folder, and no file; .* ASMTUNE_STORE_URL"):
-        Store.open(tmp_path / "store.sqlite", on_corrupt="set_aside")
-
-
-def test_unwritable_folder(open_folder: Path) -> None:
-    """A folder that may not be written is one line that says what to do."""
-    path = open_folder / "cache" / "store.sqlite"
-    path.parent.mkdir(mode=0o555)
-    answer = as_nobody(lambda: Store.open(path))
-    assert answer.startswith(f"StoreError: store {path}: Permission denied; make it")
-    assert answer.endswith("or set ASMTUNE_STORE_URL to another place")
-
-
-def test_unwritable_file(open_folder: Path) -> None:
-    """A store that may be read but not written says so in one line when saving."""
-    path = open_folder / "store.sqlite"
-    Store.open(path).save(record())
-    path.chmod(0o444)
-    answer = as_nobody(lambda: Store.open(path).save(record()))
-    assert answer.startswith(f"StoreError: store {path}: ")
-    assert "make the file and its folder" in answer
-
-
 def big(m: int) -> TuneRecord:
     """A record of about 400 kB."""
     many = replace(record().measurements[0], samples_us=(0.1234567890123,) * 25_000)
     return record(m, measurements=(many,))
-
-
-def test_file_size_limit(path: Path) -> None:
-    """A save that the system stops half-way is one line, and leaves the store as it was."""
-
-    def limited() -> None:
-        store = Store.open(path)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-        store.save(big(100))
-
-    answer = in_child(limited)
-    assert answer.startswith(f"StoreError: store {path}: ")
-    assert "disk" in answer
-    with Store.open(path) as store:
-        assert {r.key.shape["M"] for r in store.records()} == set(range(12))
-        assert store.verify() == []
 
 
 def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from store_records import PROVENANCE, record, records
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
-from asmtune.store import rows, tables
+from asmtune.store import tables
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import StoredPrediction
@@ -97,7 +97,7 @@ def test_tuned_goes_before_predicted(path: Path) -> None:
         True, StoredConfig(GUESS.config, "predicted", 6.25)
     )
     with Store.open(path) as store:  # as an asmtune that knows of no predictions leaves it
-        change = tables.predictions.update().values(rows.prediction_row(GUESS))
+        change = tables.predictions.update().values(tables.prediction_row(GUESS))
         store.transact(lambda connection: connection.execute(change).close(), writes=True)
     assert fast_lookup(str(path), KEY, PROVENANCE).seen == StoredConfig(record().winner, "tuned")
 
@@ -127,18 +127,6 @@ def test_no_file_and_no_url(tmp_path: Path) -> None:
 def test_what_is_not_as_it_should_be(path: Path, statement: str) -> None:
     """Damage, and stores of other versions, are left to the store proper."""
     execute(path, statement)
-    assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
-
-
-def test_what_is_no_store(tmp_path: Path) -> None:
-    """Random bytes, an empty file and a folder are left to the store proper, untouched."""
-    path = tmp_path / "store.sqlite"
-    for content in (b"not a database" * 100, b""):
-        path.write_bytes(content)
-        assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
-        assert path.read_bytes() == content
-    path.unlink()
-    path.mkdir()
     assert fast_lookup(str(path), KEY, PROVENANCE) == ASK
 
 

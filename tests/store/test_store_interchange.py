@@ -83,20 +83,6 @@ def test_text_as_reviewed() -> None:
     ]
 
 
-def test_empty_document() -> None:
-    """No records are a document too."""
-    assert interchange.loads(interchange.dumps([]), "f.json") == ()
-
-
-def test_one_more_measurement_is_one_more_line() -> None:
-    """A further timing changes the text by a line, and leaves every other line in place."""
-    less = interchange.dumps([replace(record(), measurements=record().measurements[:1])])
-    more = interchange.dumps([record()])
-    added = set(more.splitlines()) - set(less.splitlines())
-    assert len(more.splitlines()) == len(less.splitlines()) + 1
-    assert sum('"BLOCK_M": 64' in line for line in added) == 1
-
-
 def test_write_and_read(tmp_path: Path) -> None:
     """A written file reads back and replaces an older one, which is never half overwritten."""
     file, opened = tmp_path / "tuned.json", tmp_path / "opened.json"
@@ -106,6 +92,8 @@ def test_write_and_read(tmp_path: Path) -> None:
     assert interchange.read(file) == (without_samples(record(1)), without_samples(record(2)))
     assert opened.read_text() == "old"
     assert sorted(tmp_path.iterdir()) == [opened, file]
+    interchange.write(file, [])
+    assert interchange.read(file) == ()
 
 
 @pytest.mark.parametrize("place", ["none/tuned.json", ""])
@@ -156,54 +144,35 @@ def _set(new: Any, *path: str | int) -> Callable[[Any], None]:
 
 TIMING = ("records", 1, "measurements", 0)
 
+KEY = ("records", 1, "key")
+
 BROKEN = [
-    (_set("other", "format"), "format: expected 'asmtune-tuned', got 'other'"),
-    (_drop("format"), "format: expected 'asmtune-tuned', got None"),
-    (_set(2, "version"), "version: 2 is newer than 1, which this asmtune knows: upgrade asmtune"),
-    (_set("1", "version"), "version: expected a version from 1 to 1, got '1'"),
-    (_set(True, "version"), "version: expected a version from 1 to 1, got True"),
-    (_set({}, "records"), "records: expected a list, got {}"),
+    (_set("other", "format"), "format: "),
+    (_drop("format"), "format: "),
+    (_set(2, "version"), "version: 2 is newer than 1"),
+    (_set("1", "version"), "version: "),
+    (_set(True, "version"), "version: "),
+    (_set({}, "records"), "records: "),
     (_set(1, "notes"), "unknown field 'notes'"),
-    (_set([], "records", 1), "records[1]: expected an object, got []"),
+    (_set([], "records", 1), "records[1]: "),
     (_drop("records", 1, "winner"), "records[1]: field 'winner' is missing"),
     (_set(1, "records", 1, "x"), "records[1]: unknown field 'x'"),
-    (_drop("records", 1, "key", "device"), "records[1].key: field 'device' is missing"),
-    (_set(7, "records", 1, "key", "kernel"), "records[1].key.kernel: expected text, got 7"),
-    (
-        _set([1], "records", 1, "key", "shape", "M"),
-        "records[1].key.shape.M: expected a finite number, a string, a boolean or null, got [1]",
-    ),
-    (_set("M", "records", 1, "key", "shape"), "records[1].key.shape: expected an object, got 'M'"),
-    (_set(4, "records", 1, "key", "dtypes", "a"), "records[1].key.dtypes.a: expected text, got 4"),
-    (_drop("records", 1, "provenance", "triton"), "records[1].provenance: field 'triton' is"),
-    (_set(3.6, "records", 1, "provenance", "triton"), "provenance.triton: expected text, got 3.6"),
-    (_drop("records", 1, "winner", "num_warps"), "records[1].winner: field 'num_warps' is missing"),
-    (
-        _set(4.0, "records", 1, "winner", "num_warps"),
-        "records[1].winner.num_warps: expected a whole number of 1 or more, got 4.0",
-    ),
-    (
-        _set(99, "records", 1, "winner", "BLOCK_M"),
-        "records[1].winner: expected one of the configs measured, got 'BLOCK_M=99",
-    ),
+    (_drop(*KEY, "device"), "records[1].key: field 'device' is missing"),
+    (_set(7, *KEY, "kernel"), "records[1].key.kernel: "),
+    (_set([1], *KEY, "shape", "M"), "records[1].key.shape.M: "),
+    (_set("M", *KEY, "shape"), "records[1].key.shape: "),
+    (_set({"a\nb": []}, *KEY, "shape"), "records[1].key.shape.a\\nb: "),
+    (_set(4, *KEY, "dtypes", "a"), "records[1].key.dtypes.a: "),
+    (_set(1, *KEY, "shape", "M"), "records[1].key: expected a key once"),
+    (_set(3.6, "records", 1, "provenance", "triton"), "records[1].provenance.triton: "),
+    (_set(4.0, "records", 1, "winner", "num_warps"), "records[1].winner.num_warps: "),
+    (_set(99, "records", 1, "winner", "BLOCK_M"), "records[1].winner: "),
     (_drop(*TIMING, "p20_us"), "records[1].measurements[0]: field 'p20_us' is missing"),
-    (
-        _set(-1, *TIMING, "p20_us"),
-        "records[1].measurements[0].p20_us: expected a finite time of 0 or more, "
-        "in microseconds, got -1",
-    ),
-    (_set("9.5", *TIMING, "median_us"), "median_us: expected a finite time of 0 or more"),
-    (_set(True, *TIMING, "median_us"), "median_us: expected a finite time of 0 or more"),
-    (_set(10**400, *TIMING, "median_us"), "median_us: expected a finite time of 0 or more"),
-    (_set(0, *TIMING, "median_us"), "median_us: expected a time above 0, got 0.0"),
-    (_set([1, -2], *TIMING, "samples_us"), "measurements[0].samples_us[1]: expected a finite"),
-    (_set(None, *TIMING, "samples_us"), "measurements[0].samples_us: expected a list, got None"),
-    (
-        _set(5, "records", 1, "failures", 0, "kind"),
-        "records[1].failures[0].kind: expected text, got 5",
-    ),
-    (_set(1, "records", 1, "key", "shape", "M"), "records[1].key: expected a key once, got"),
-    (_set({"a\nb": []}, "records", 1, "key", "shape"), "shape.a\\nb: expected a finite number"),
+    (_set(-1, *TIMING, "p20_us"), "records[1].measurements[0].p20_us: "),
+    *((_set(bad, *TIMING, "median_us"), "[0].median_us: ") for bad in ("9.5", True, 10**400, 0)),
+    (_set([1, -2], *TIMING, "samples_us"), "measurements[0].samples_us[1]: "),
+    (_set(None, *TIMING, "samples_us"), "measurements[0].samples_us: "),
+    (_set(5, "records", 1, "failures", 0, "kind"), "records[1].failures[0].kind: "),
 ]
 
 

@@ -17,6 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.database import Store
+from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import (
     find_tuned,
     forget_shipped,
@@ -131,32 +132,20 @@ def test_shipped_for_several_versions_of_triton(ship: Ship) -> None:
     assert shipped_lookup(record(1).key, replace(NOW, triton="3.5.2")).record == old
 
 
-def test_own_hit_goes_first(ship: Ship, store: Store) -> None:
-    """What the user measured goes before what is shipped."""
-    ship(a=[record(1, **winner(1))])
-    store.save(record(1, **winner(2)))
-    found = find_tuned(record(1).key, NOW, store)
-    assert (found.layer, found.record) == ("store", record(1, **winner(2)))
-
-
-def test_shipped_fills_in(ship: Ship, store: Store) -> None:
-    """Where the user's store misses, is stale or is not there, a shipped hit is used."""
-    mine = record(1, **winner(2), provenance=STALE)
-    ship(a=[record(1, **winner(1))])
-    assert find_tuned(record(1).key, NOW, store).layer == "shipped"
-    assert find_tuned(record(1).key, NOW, None).layer == "shipped"
-    store.save(mine)
-    assert find_tuned(record(1).key, NOW, store).record == record(1, **winner(1))
-
-
-def test_without_a_hit_the_layer_that_knows_speaks(ship: Ship, store: Store) -> None:
-    """Without a hit, the user's stale record is told before the shipped one's."""
-    ship(a=[record(1, **winner(1))])
-    assert find_tuned(record(1).key, STALE, store).layer == "shipped"
-    store.save(record(1, **winner(2)))
-    found = find_tuned(record(1).key, STALE, store)
-    assert (found.outcome, found.layer) == ("stale", "store")
+def test_the_layers_in_their_order(ship: Ship, store: Store) -> None:
+    """The user's hit goes first, then a shipped hit; without one the user's stale record speaks."""
+    key, mine, theirs = record(1).key, record(1, **winner(2)), record(1, **winner(1))
+    ship(a=[theirs])
+    for own in (store, None):
+        assert find_tuned(key, NOW, own) == StoreLookup("hit", theirs, layer="shipped")
+    assert find_tuned(key, STALE, store).layer == "shipped"
     assert find_tuned(record(9).key, NOW, store).outcome == "miss"
+    store.save(mine)
+    assert find_tuned(key, NOW, store) == StoreLookup("hit", mine)
+    found = find_tuned(key, STALE, store)
+    assert (found.outcome, found.layer, found.record) == ("stale", "store", mine)
+    store.save(replace(mine, provenance=STALE))
+    assert find_tuned(key, NOW, store) == StoreLookup("hit", theirs, layer="shipped")
 
 
 def test_store_exists_makes_nothing(tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 import store_records
-from children import finish, start
 from hypothesis import given, settings
 from store_records import PROVENANCE, record, timed
 
@@ -75,16 +73,6 @@ def test_what_must_agree(store: Store, change: dict[str, str], holds: bool) -> N
     """Timings hold for the same source and Triton's major.minor, whatever the space."""
     store.save_outcomes(KEY, PROVENANCE, [ONE])
     assert store.earlier_outcomes(KEY, replace(PROVENANCE, **change)).measurements == (ONE,) * holds
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"kernel": "pkg.other"}, {"shape": {"M": 1}}, {"dtypes": {}}, {"device": "NVIDIA H100"}],
-)
-def test_other_keys_share_nothing(store: Store, change: dict[str, object]) -> None:
-    """Another kernel, shape, dtype or device has no part in a key's timings."""
-    store.save_outcomes(KEY, PROVENANCE, [ONE])
-    assert store.earlier_outcomes(replace(KEY, **change), PROVENANCE) == EarlierOutcomes()
 
 
 def test_a_record_serves_when_the_space_grows(store: Store) -> None:
@@ -162,14 +150,6 @@ def test_all_of_a_batch_or_none(store: Store) -> None:
     assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
 
 
-def test_hooks_do_not_travel(store: Store) -> None:
-    """A config's hook is code, so that a timing comes back without it."""
-    store.save_outcomes(
-        KEY, PROVENANCE, [replace(ONE, config=Config({"BLOCK_M": 16}, pre_hook=print))]
-    )
-    assert store.earlier_outcomes(KEY, PROVENANCE).measurements == (ONE,)
-
-
 def test_nul_in_a_compilers_message(store: Store) -> None:
     """A failure whose message holds NUL, which PostgreSQL cannot, is kept with it spelled out."""
     failed = (BROKEN[0], Failure("ptxas", "crash", "died:\0\0"))
@@ -178,29 +158,3 @@ def test_nul_in_a_compilers_message(store: Store) -> None:
     assert store.earlier_outcomes(KEY, PROVENANCE).failures == (kept,)
     store.save(record(failures=(failed,)))
     assert store.records() == [record(failures=(kept,))]
-
-
-def test_processes_remember_at_once(where: str, store: Store) -> None:
-    """Eight processes that remember outcomes of one key at the same time lose none."""
-
-    def work(n: int) -> None:
-        with Store.open(where) as mine:
-            for m in range(5):
-                mine.save_outcomes(KEY, PROVENANCE, [timed(Config({"BLOCK_M": n, "N": m}))])
-
-    children = [start(lambda _, n=n: work(n)) for n in range(8)]
-    assert [finish(*child) for child in children] == [""] * 8
-    assert len(store.earlier_outcomes(KEY, PROVENANCE).measurements) == 40
-    assert store.verify() == []
-
-
-def test_only_json_is_kept(where: str, store: Store) -> None:
-    """Outcomes are rows of plain JSON: loading them parses text and can execute nothing."""
-    store.save_outcomes(KEY, PROVENANCE, [ONE], [BROKEN])
-
-    def read(connection: object) -> list[str]:
-        return [row.outcome for row in connection.exec_driver_sql("SELECT outcome FROM trials")]
-
-    values = [json.loads(text) for text in store.transact(read)]
-    assert values[0]["median_us"] == 10.0
-    assert values[1]["kind"] == "registers"

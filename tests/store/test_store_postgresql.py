@@ -43,19 +43,6 @@ def test_driver_need_not_be_named(url: str) -> None:
             assert store.place.startswith("postgresql+psycopg://postgres@127.0.0.1:")
 
 
-def test_made_by_eight_processes_at_once(url: str) -> None:
-    """Processes that meet an empty database together make its tables once."""
-
-    def work(n: int) -> None:
-        with Store.open(url) as store:
-            store.save(record(n))
-
-    children = [start(lambda _, n=n: work(n)) for n in range(8)]
-    assert [finish(*child) for child in children] == [""] * 8
-    with Store.open(url) as store:
-        assert len(store.records()) == 8
-
-
 @pytest.fixture
 def role(postgres: Server, url: str) -> Iterator[str]:
     """The URL with the user of a role that may use the schema, and no password."""
@@ -129,16 +116,6 @@ def test_server_without_free_connections(postgres: Server, url: str) -> None:
     assert finish(child, reader) == ""
     with Store.open(url) as store:
         assert store.records() == [record()]
-
-
-def test_server_that_is_restarted(url: str, postgres: Server) -> None:
-    """A connection that the server ends is no loss: the next call makes another."""
-    with Store.open(url) as store:
-        store.save(record())
-        postgres.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        )
-        assert store.find(KEY) == record()
 
 
 def test_no_connection_is_left_open(url: str, postgres: Server) -> None:

@@ -37,22 +37,14 @@ def test_kept_and_found(where: str) -> None:
         assert list(store.predictions()) == [replace(GUESS, predicted_us=None)]
 
 
-def test_no_record_comes_of_it(where: str) -> None:
-    """A prediction is no hit, no record, no timing and no run."""
-    with Store.open(where) as store:
-        store.save_prediction(GUESS)
-        assert store.lookup(KEY, PROVENANCE).outcome == "miss"
-        assert store.records() == []
-        assert store.unfinished() == []
-        assert store.earlier_outcomes(KEY, PROVENANCE).measurements == ()
-        assert store.verify() == []
-
-
 def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:
-    """A record ends its key's prediction; none is kept of a key whose record holds."""
+    """A prediction is no record and no run; a record ends it, and no new one is kept beside it."""
     with Store.open(where) as store:
         store.save_prediction(GUESS)
         store.save_prediction(guess(1))
+        assert store.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert (store.records(), store.unfinished(), store.verify()) == ([], [], [])
+        assert store.earlier_outcomes(KEY, PROVENANCE).measurements == ()
         store.save(record())
         assert list(store.predictions()) == [guess(1)]
         store.save_prediction(GUESS)

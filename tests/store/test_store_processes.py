@@ -78,8 +78,9 @@ def test_damaged_file_met_by_several_processes(tmp_path: Path) -> None:
         assert {r.key.shape["M"] for r in store.records()} == set(range(6))
 
 
+@pytest.mark.parametrize("late", [True, False])
 def test_file_that_is_replaced_while_it_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     """A call that finds its file gone, because another process sets it aside, uses the new one."""
     path = tmp_path / "store.sqlite"
@@ -90,7 +91,7 @@ def test_file_that_is_replaced_while_it_is_opened(
         seen = ensure(where, patience_s)
         monkeypatch.setattr(transactions, "ensure", ensure)
         path.rename(tmp_path / "away")
-        return seen
+        return seen if late else None
 
     monkeypatch.setattr(transactions, "ensure", just_before)
     store.save(record())
@@ -104,7 +105,7 @@ def test_writers_take_the_lock_before_they_read(tmp_path: Path) -> None:
     """
     path = tmp_path / "store.sqlite"
     Store.open(path).close()
-    with transactions.writing(transactions.engine_of(path)).begin() as writer:
+    with transactions.begun(transactions.engine_of(path), writes=True) as writer:
         writer.exec_driver_sql("SELECT * FROM meta").all()
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
             assert other.execute("SELECT count(*) FROM keys").fetchone() == (0,)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from children import as_nobody, finish, in_child, say, start
-from store_records import DAMAGED, PROVENANCE, record
+from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
@@ -94,35 +94,6 @@ def test_a_sound_store(where: str) -> None:
     assert safe.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
     with Store.open(where) as store:
         assert store.records() == [record()]
-
-
-def test_newer_store(tmp_path: Path) -> None:
-    """A store of a newer asmtune is left as it is."""
-    path = tmp_path / "store.sqlite"
-    Store.open(path).save(record())
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE meta SET value = '4' WHERE name = 'schema_version'")
-    before = path.read_bytes()
-    goes_on_without(
-        SafeStore(str(path)), str(path), "written by a newer asmtune", "upgrade asmtune"
-    )
-    assert path.read_bytes() == before
-
-
-def test_damaged_store(tmp_path: Path) -> None:
-    """A damaged file is set aside with one warning, and a fresh one used from then on."""
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(DAMAGED)
-    safe = SafeStore(str(path))
-    (message,) = warnings_of(safe)
-    assert "set aside as store.sqlite.corrupt-" in message
-    assert safe.lookup(KEY, PROVENANCE) == StoreLookup("hit", record())
-
-
-def test_file_in_the_folders_place(tmp_path: Path) -> None:
-    """A file where the folder should be costs a warning."""
-    (tmp_path / "cache").write_text("")
-    goes_on_without(SafeStore(str(tmp_path / "cache" / "store.sqlite")), "move it away")
 
 
 @pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "PRAGMA locking_mode"])

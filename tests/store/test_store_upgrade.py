@@ -7,12 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from children import finish, start
-from postgres_server import Server
 from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
-from asmtune.store import tables
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.sqlite_file import APPLICATION_ID
@@ -40,48 +37,10 @@ INSERT INTO examples VALUES (1, 'd', 'pkg.matmul', '{}', '{}', 'NVIDIA H200', 'A
 """
 
 
-def version(where: str) -> str:
-    """Read the version that a store states."""
-    with Store.open(where) as store:
-        query = tables.meta.select().where(tables.meta.c.name == "schema_version")
-        return str(store.transact(lambda connection: connection.execute(query).one().value))
-
-
 def set_version(path: Path, value: str) -> None:
     """Change the schema version of a store's file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE meta SET value = ?", (value,))
-
-
-def test_new_stores_are_of_schema_1(where: str) -> None:
-    """A new store holds the version of the tables that asmtune 0.1.0 makes."""
-    assert version(where) == "1"
-
-
-def test_made_by_eight_processes_at_once(where: str) -> None:
-    """Processes that meet an empty database together make the tables once, and all can use it."""
-
-    def work(n: int) -> None:
-        with Store.open(where) as store:
-            store.save(record(n))
-
-    children = [start(lambda _, n=n: work(n)) for n in range(8)]
-    assert [finish(*child) for child in children] == [""] * 8
-    with Store.open(where) as store:
-        assert len(store.records()) == 8
-        assert store.verify() == []
-
-
-def test_newer_server(postgres: Server) -> None:
-    """A server's database that a newer asmtune has written is refused, in one line."""
-    url = postgres.new_store()
-    Store.open(url).close()
-    postgres.execute("UPDATE meta SET value = '2'", url)
-    with pytest.raises(
-        StoreError, match=r"newer asmtune \(schema 2, this one knows 1\); upgrade asmtune"
-    ) as caught:
-        Store.open(url)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("found", ["0", "", "-1", "two", "9999999999"])
