@@ -147,7 +147,9 @@ def prune_report(
         result = report_html(reports) if is_page else _render(reports, format)
     else:
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        request = PruneReportRequest(scorer, keep, compile, stored, caps=caps, tiles=tiles)
+        request = PruneReportRequest(
+            scorer, keep, compile, stored, caps=caps, search_held_tiles=tiles
+        )
         request.check(target)
         measured = measured_times(timings, arguments.load_all(), target)
         made, assumed = make_reports(arguments, target, request), arguments.assumptions()
@@ -173,7 +175,7 @@ class PruneReportRequest:
     compile: str | None
     stored: str | None
     caps: bool
-    tiles: bool
+    search_held_tiles: bool
 
     def check(self, targets: Sequence[str]) -> None:
         """Check the targets and the options, before the kernel's file is imported.
