@@ -203,7 +203,8 @@ def prune_report(
         arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
         loaded = arguments.load()
         measured = measured_times(timings, loaded, target)
-        choices = {"scorer": scorer, "keep": keep, "compile": compile, "caps": caps, "tiles": tiles}
+        choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
+        choices |= {"caps": caps, "search_held_tiles": tiles}
         config, notes = _stored(stored, loaded) if stored is not None else (None, ())
         made = make_reports(loaded, target, {**choices, "stored": config})
         notes = (*notes, *arguments.assumptions(loaded.problem))

@@ -245,7 +245,7 @@ def test_held_tiles_are_told(tmp_path: Path) -> None:
     """Whoever tunes is warned in a line which axes are held, why, and how to search them."""
     fixed = replace(problem(), grid=(16,))
     machine = HostMachine()
-    with pytest.warns(HeldTilesWarning, match="16,384 bytes of out_ptr; held at BLOCK=256; til"):
+    with pytest.warns(HeldTilesWarning, match="16,384 bytes of out_ptr; held at BLOCK=256; sea"):
         record = resolved(workshop(tmp_path, machine), made=fixed).record
     assert record is not None
     assert {config.kwargs["BLOCK"] for config in machine.timed} == {256}
