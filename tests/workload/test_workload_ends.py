@@ -32,7 +32,12 @@ def ends(x_ptr, n, stride, FORM: tl.constexpr, BLOCK: tl.constexpr):  # noqa: C9
     if FORM == "scaled":
         offs = offs * 3 + 2
         mask = tl.program_id(0) * BLOCK + at < n
-    if FORM == "loop":
+    if FORM == "after":
+        place = x_ptr
+        for _ in range(n):
+            place += stride
+        tl.store(place + at, 1.0)
+    elif FORM == "loop":
         for i in range(0, n, 2):
             tl.store(x_ptr + i * stride + at, 1.0)
     elif FORM == "strided":
@@ -57,6 +62,7 @@ def ends(x_ptr, n, stride, FORM: tl.constexpr, BLOCK: tl.constexpr):  # noqa: C9
         ("below", 100, 0),
         ("both", 100, 0),  # two limits of terms that overlap
         ("scaled", 100, 99 * 3 + 2 + 1),
+        ("after", 7, 7 * 1000 + 16),
         ("loop", 7, 6 * 1000 + 16),
         ("strided", 30, 28 * 1000 + 16),
         ("branch", 100, 0),  # not every launch comes there
