@@ -60,7 +60,7 @@ class Settings:
 
     Attributes:
         cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
-        store_url: path of the store's SQLite file, or SQLAlchemy's URL of a database, which
+        store_url: path of the store's SQLite file, or the URL of a PostgreSQL database, which
             may hold a password; empty for `store.sqlite` in `cache_dir`.
         targets: folder of the user's descriptors of devices; empty for `targets` in `cache_dir`.
         wait_s: seconds a launch waits for another process that tunes its key, before it goes on

@@ -42,20 +42,6 @@ VERSION: Final = 1
 _REPAIR: Final = "correct the file or export it again"
 
 
-def dumps(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
-    """Write records as the text of a document; the same text for any order of them.
-
-    Args:
-        records: records to write, one per key.
-        samples: whether to write every sample, rounded to 1 ns.
-
-    Raises:
-        InputError: a record that `loads` would refuse, such as one whose winner was not timed.
-    """
-    spool = io.BytesIO()
-    return b"".join(_document(_spooled(records, spool, samples=samples), spool)).decode()
-
-
 def write(
     path: Path,
     records: Iterable[TuneRecord],
@@ -68,7 +54,7 @@ def write(
     One record at a time is in memory; `put` writes the document's parts.
 
     Raises:
-        InputError: as `dumps`.
+        InputError: a record that `loads` would refuse, such as one whose winner was not timed.
         StoreError: the file cannot be written.
     """
     try:

@@ -36,6 +36,7 @@ from asmtune.triton_api.launching import CurrentStream
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.tuner import Tuner
 from tests.dispatch.host import Host, miss
+from tests.store.store_records import text_of
 from tests.tuning_support import (
     BEST,
     DEFAULT,
@@ -309,7 +310,7 @@ def test_configs_keep_the_name_and_lose_it_where_a_config_is_needed() -> None:
     assert space().matching(WON) == BEST
     record = as_stored(miss(), WON)
     assert record_from_json(record_to_json(record), "record") == record
-    assert interchange.loads(interchange.dumps([record]).encode(), "file")[0].winner == WON
+    assert interchange.loads(text_of([record]).encode(), "file")[0].winner == WON
     entry = configs_of(record, 4)
     assert entry is not None
     assert entry.configs == (BEST,)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,6 +14,7 @@ from hypothesis import strategies as st
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store import interchange
 from asmtune.store.sqlite_file import APPLICATION_ID
 
 DAMAGED = b"not a database".ljust(68) + APPLICATION_ID.to_bytes(4, "big") + b"junk" * 500
@@ -24,6 +29,21 @@ PROVENANCE = Provenance(
     driver="570.86.15",
     date="2025-03-01T12:00:00+00:00",
 )
+
+
+def execute(path: Path, statement: str, *values: object) -> None:
+    """Change a store's file behind its back."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement, values)
+
+
+def text_of(records: Iterable[TuneRecord], *, samples: bool = False) -> str:
+    """The text of a document, as `interchange.write` puts it into a file."""
+    parts: list[bytes] = []
+    interchange.write(
+        Path("file"), records, samples=samples, put=lambda _, made: parts.extend(made)
+    )
+    return b"".join(parts).decode()
 
 
 def timed(config: Config, median_us: float = 9.5) -> Measurement:

@@ -14,7 +14,7 @@ import pytest
 from children import in_child, memory_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from store_records import DAMAGED, PROVENANCE, record
+from store_records import DAMAGED, PROVENANCE, execute, record
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
@@ -52,12 +52,6 @@ def path(tmp_path: Path) -> Path:
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of such a store."""
     return fill(tmp_path_factory.mktemp("sound") / "store.sqlite").read_bytes()
-
-
-def execute(path: Path, statement: str, *values: object) -> None:
-    """Change a store's file behind its back."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(statement, values)
 
 
 def one_line(error: BaseException) -> str:

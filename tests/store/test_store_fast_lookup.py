@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_records import PROVENANCE, record, records
+from store_records import PROVENANCE, execute, record, records
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -36,12 +36,6 @@ def path(tmp_path: Path) -> Path:
     with Store.open(made) as store:
         store.save(record())
     return made
-
-
-def execute(path: Path, statement: str) -> None:
-    """Change a store behind its back."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(statement)
 
 
 def test_sees_what_was_tuned(path: Path) -> None:

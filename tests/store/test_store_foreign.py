@@ -114,17 +114,6 @@ def test_what_is_no_store_is_left_alone(tmp_path: Path, make: Callable[[Path], o
     assert look(tmp_path) == before
 
 
-def test_the_null_device() -> None:
-    """As root too, /dev/null is the device that it was."""
-    before = Path("/dev/null").stat()
-    with pytest.raises(
-        StoreError, match="/dev/null: is a device, and no file; name a file, or set"
-    ):
-        Store.open("/dev/null", on_corrupt="set_aside")
-    after = Path("/dev/null").stat()
-    assert (after.st_ino, after.st_rdev) == (before.st_ino, before.st_rdev)
-
-
 def test_files_beside_the_store_stay(tmp_path: Path) -> None:
     """A user's file with a name like that of a store in the making is not touched."""
     for suffix in (".new", ".new-wal", ".tmp", ".lock"):

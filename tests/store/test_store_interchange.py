@@ -13,7 +13,7 @@ import pytest
 import store_records
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_records import record, timed
+from store_records import record, text_of, timed
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
@@ -35,7 +35,7 @@ def without_samples(record: TuneRecord) -> TuneRecord:
 @given(records=st.lists(store_records.records(), max_size=4, unique_by=lambda r: key_digest(r.key)))
 def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
     """Whatever can be kept comes back from its text equal but for the samples."""
-    back = interchange.loads(interchange.dumps(records), "f.json")
+    back = interchange.loads(text_of(records), "f.json")
     assert {key_digest(r.key): r for r in back} == {
         key_digest(r.key): without_samples(r) for r in records
     }
@@ -50,9 +50,9 @@ def test_export_comes_back_equal(records: list[TuneRecord]) -> None:
 def test_text_does_not_depend_on_order(records: list[TuneRecord], random: Any) -> None:
     """The same records in another order are the same text, and re-export changes nothing."""
     shuffled = random.sample(records, len(records))
-    text = interchange.dumps(records)
-    assert interchange.dumps(shuffled) == text
-    assert interchange.dumps(interchange.loads(text, "f.json")) == text
+    text = text_of(records)
+    assert text_of(shuffled) == text
+    assert text_of(interchange.loads(text, "f.json")) == text
 
 
 def test_text_as_reviewed() -> None:
@@ -63,7 +63,7 @@ def test_text_as_reviewed() -> None:
         '{"asmtune": "0.1.0", "date": "2025-03-01T12:00:00+00:00", "driver": "570.86.15", '
         f'"source": "{"5" * 64}", "space": "{"a" * 64}", "torch": "2.11.0", "triton": "3.6.0"}}'
     )
-    assert interchange.dumps([one], samples=True).splitlines() == [
+    assert text_of([one], samples=True).splitlines() == [
         "{",
         '"format": "asmtune-tuned",',
         '"version": 1,',
@@ -120,7 +120,7 @@ def test_write_refuses_what_read_would_refuse(tmp_path: Path) -> None:
 
 def document() -> dict[str, Any]:
     """A sound document of two records, to be broken."""
-    value: dict[str, Any] = json.loads(interchange.dumps([record(1), record(2)]))
+    value: dict[str, Any] = json.loads(text_of([record(1), record(2)]))
     return value
 
 
@@ -215,7 +215,7 @@ def test_not_a_document(text: bytes, message: str) -> None:
 @given(data=st.data())
 def test_cut_or_changed_text(data: st.DataObject) -> None:
     """A file cut off or changed anywhere loads or is refused as the user's error, nothing else."""
-    text = bytearray(interchange.dumps([record(1), record(2)], samples=True).encode())
+    text = bytearray(text_of([record(1), record(2)], samples=True).encode())
     at = data.draw(st.integers(0, len(text) - 1))
     if data.draw(st.booleans()):
         text[at] = data.draw(st.integers(0, 255))
@@ -237,7 +237,7 @@ def test_any_json_is_read_in_parts(
     """Wherever the parts end, whatever the order, spaces and encoding, the same records come."""
     monkeypatch.setattr(json_codec, "_PART", part)
     one = record(1, kernel="pkg.größe")
-    value = json.loads(interchange.dumps([one, record(2)], samples=True))
+    value = json.loads(text_of([one, record(2)], samples=True))
     backwards = dict(sorted(value.items(), reverse=True))
     for text in (
         json.dumps(value, ensure_ascii=False),
@@ -245,7 +245,7 @@ def test_any_json_is_read_in_parts(
         json.dumps(value, separators=(",", ":"), sort_keys=True),
     ):
         assert interchange.loads(text.encode(encoding), "f.json") == (
-            interchange.loads(interchange.dumps([one, record(2)], samples=True), "f.json")
+            interchange.loads(text_of([one, record(2)], samples=True), "f.json")
         )
 
 

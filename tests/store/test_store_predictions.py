@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_records import PROVENANCE, record
+from store_records import PROVENANCE, execute, record
 
-from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoredPrediction, StoreWarning
-from asmtune.store.safe_store import SafeStore
+from asmtune.store.lookup import StoredPrediction
 
 KEY = record().key
 GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)
@@ -75,18 +71,6 @@ def test_cleared_by_kernel_and_device(where: str) -> None:
         assert list(store.predictions()) == []
 
 
-def test_what_cannot_be_kept(where: str) -> None:
-    """A value that no file can hold is refused, and costs a `SafeStore` one warning."""
-    bad = replace(GUESS, config=Config({"BLOCK": object()}))
-    with Store.open(where) as store, pytest.raises(InputError, match=r"prediction\.winner\.BLOCK"):
-        store.save_prediction(bad)
-    safe = SafeStore(where)
-    with pytest.warns(StoreWarning, match="it is not kept"):
-        safe.save_prediction(bad)
-    safe.save_prediction(GUESS)
-    assert safe.find_prediction(KEY, PROVENANCE) == GUESS
-
-
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -101,8 +85,7 @@ def test_damage(tmp_path: Path, change: str, problem: str) -> None:
     path = tmp_path / "store.sqlite"
     with Store.open(path) as store:
         store.save_prediction(GUESS)
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute(f"UPDATE predictions SET {change}")
+    execute(path, f"UPDATE predictions SET {change}")
     with Store.open(path) as store:
         assert store.find_prediction(KEY, PROVENANCE) is None
         assert list(store.predictions()) == []

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_records import PROVENANCE, record
+from store_records import PROVENANCE, execute, record
 
 from asmtune.base.errors import StoreError
 from asmtune.store.database import Store
@@ -37,18 +37,12 @@ INSERT INTO examples VALUES (1, 'd', 'pkg.matmul', '{}', '{}', 'NVIDIA H200', 'A
 """
 
 
-def set_version(path: Path, value: str) -> None:
-    """Change the schema version of a store's file."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("UPDATE meta SET value = ?", (value,))
-
-
 @pytest.mark.parametrize("found", ["0", "", "-1", "two", "9999999999"])
 def test_no_version(tmp_path: Path, found: str) -> None:
     """A version that never was is damage."""
     path = tmp_path / "store.sqlite"
     Store.open(path).close()
-    set_version(path, found)
+    execute(path, "UPDATE meta SET value = ?", found)
     with pytest.raises(OSError, match="no schema version"):
         Store.open(path)
 
