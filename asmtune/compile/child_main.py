@@ -1,8 +1,8 @@
 """Main program of a child process: calls functions for its parent, which may kill it at any moment.
 
 Run as `python -m asmtune.compile.child_main MEMORY`, and kept. A request is a line of JSON with a
-pickled function and its arguments; the function gets this child's `ChildCompiler` first. Answers
-are lines of JSON: the stage that begins now, or at last a pickled result or error.
+pickled function and its arguments; the function gets this `ChildCompiler` first. Answers are lines
+of JSON: the stage that begins now, or at last a pickled result or error.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import os
 import pickle
@@ -263,6 +264,7 @@ def begin_idle(
         sandbox.begin(environment, function, *given)
 
 
+@atexit.register
 def release() -> None:
     """End this process's idle children."""
     with _free:
