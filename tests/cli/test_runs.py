@@ -1,4 +1,4 @@
-"""`asmtune runs`, `explain RUN` and `replay RUN`: traces from the command line."""
+"""`asmtune runs` and `explain RUN`: traces from the command line."""
 
 from __future__ import annotations
 

@@ -262,9 +262,7 @@ def test_planted_faults_are_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul"]
-)
+@pytest.mark.parametrize("replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul"])
 def test_right_kernels_have_no_cause(
     replacements: Any, tmp_path: Path, found_in: Callable[[str], Diagnosis]
 ) -> None:
