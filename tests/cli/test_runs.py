@@ -1,4 +1,4 @@
-"""`asmtune runs` and `asmtune model replay RUN`: traces from the command line."""
+"""`asmtune runs` and `asmtune model replay`: traces from the command line."""
 
 from __future__ import annotations
 

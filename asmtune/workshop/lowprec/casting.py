@@ -42,11 +42,7 @@ class Granularity:
         object.__setattr__(self, "block", tuple(sizes))
 
     def __str__(self) -> str:
-        if all(size == -1 for size in self.block):
-            return "tensor"
-        sizes = " x ".join("all" if size == -1 else str(size) for size in self.block)
-        is_channel = sorted(self.block)[-1] == 1 and self.block.count(1) == 1
-        return f"channel ({sizes})" if is_channel else f"group ({sizes})"
+        return f"block {self.block}" if self.block else "tensor"
 
     def sizes(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the block's size along each axis of a tensor of this shape.

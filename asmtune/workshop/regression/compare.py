@@ -69,7 +69,7 @@ class CheckFinding:
         chance: of equal kernels to differ as much, before the correction; of the direction in
             which they do.
         remark: what a reader must know, such as another config.
-        base_statistics, run_statistics: of all samples of all processes.
+        run_statistics: of all samples of all processes.
     """
 
     subject: BenchSubject
@@ -79,7 +79,6 @@ class CheckFinding:
     limit_us: float | None = None
     chance: float | None = None
     remark: str = ""
-    base_statistics: SampleStatistics | None = None
     run_statistics: SampleStatistics | None = None
 
     @property
@@ -315,7 +314,6 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
         limit_us=pair.most_us,
         chance=chance,
         remark=remark,
-        base_statistics=pair.old.statistics,
         run_statistics=pair.new.statistics,
     )
 
@@ -323,5 +321,4 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
 def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
     verdict = "failed" if missed is not None and missed.why == "failed" else "gone"
     remark = "not in this run" if missed is None else missed.reason
-    us, statistics = row.median_us, row.statistics
-    return CheckFinding(row.subject, verdict, us, remark=remark, base_statistics=statistics)
+    return CheckFinding(row.subject, verdict, base_us=row.median_us, remark=remark)

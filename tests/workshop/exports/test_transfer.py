@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
+from asmtune.store.seeds import SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.python_files import python_file
 
@@ -417,21 +416,6 @@ def test_new_fields_of_moe_files(cache: Path, tmp_path: Path) -> None:
     assert sorted(kept, key=len) == [[fields[m]] for m in ("1", "2", "4")]
 
 
-def test_seeds_of_one_key_are_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each config is written as text once, however many entries of its key a file has."""
-    calls = []
-    monkeypatch.setattr(
-        "asmtune.store.seeds.config_text", lambda config: calls.append(config) or str(config)
-    )
-    key = TuneKey(MATMUL, {}, {}, H200)
-    entries = [KeyedConfigs(key, (block(64 + n % 150),)) for n in range(300)]
-    folder = SeedFolder(tmp_path / "seeds")
-    assert folder.add(entries) == 150
-    (merged,) = folder.of(MATMUL)
-    assert merged.configs == tuple(block(64 + n) for n in range(150))
-    assert len(calls) == 300
-
-
 @pytest.mark.parametrize("form", ["python", "json"])
 def test_export_to_stdout(cache: Path, tmp_path: Path, form: str) -> None:
     """What goes to stdout is what would be in the file, and nothing besides."""
@@ -585,17 +569,3 @@ def test_damaged_seeds(cache: Path, tmp_path: Path) -> None:
     with pytest.warns(StoreWarning, match=r"seeds of pkg\.matmul are left out: .*not JSON"):
         assert seeds() == {}
     assert "not JSON" in refused("import", tmp_path / "a.json")
-
-
-def test_seeds_of_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
-    """A file in the folder's place holds no seeds; other errors are told alike for all kernels."""
-    (tmp_path / "file").touch()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert SeedFolder(tmp_path / "file").of(MATMUL) == []
-        assert caught == []
-        folder = SeedFolder(tmp_path / ("x" * 300))
-        assert folder.of(MATMUL) == folder.of("pkg.other") == []
-    first, second = (str(warning.message) for warning in caught)
-    assert first == second
-    assert "are left out: File name too long" in first

@@ -25,7 +25,7 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay import flow as judging
 from asmtune.workshop.replay.flow import judged_moments, replay
-from asmtune.workshop.replay.results import CUTS, cut_sizes, geometric_mean, kept_of
+from asmtune.workshop.replay.results import CUTS, cut_sizes, kept_of
 
 DATA = Path(__file__).parents[2] / "replay_data"
 TIMINGS = DATA / "timings.json"
@@ -150,13 +150,6 @@ class Favourites(Scorer):
         return [float(candidate.config.kwargs["BARRIERS"]) for candidate in candidates]
 
 
-def test_any_scorer(funnel: Funnel) -> None:
-    """A scorer of one's own sees the timed candidates, compiled, and is judged like any."""
-    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, [Favourites()])
-    kept = [task.kept["top1"] for task in report.scorers[0].tasks]
-    assert kept == [1 / 8, 4 / 10, 2 / 20]
-
-
 class Forgetful(Favourites):
     """Knows its kernels, and is told which one it must not have seen."""
 
@@ -254,11 +247,6 @@ def test_cut_sizes(timed: int, sizes: tuple[int, int]) -> None:
     cuts = cut_sizes(timed)
     assert [cuts[name] for name in CUTS[:3]] == [1, 5, 10]
     assert (cuts["top5pct"], cuts["top10pct"]) == sizes
-
-
-def test_geometric_mean() -> None:
-    """The mean of 1/2 and 1/8 is 1/4."""
-    assert geometric_mean([0.5, 0.125]) == pytest.approx(0.25)
 
 
 def test_a_missing_module(target: Target, empty_settings: Settings, tmp_path: Path) -> None:
