@@ -32,9 +32,9 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.occupancy import occupancy
 from asmtune.core.oracle import load_oracle
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
-from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns

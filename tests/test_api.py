@@ -131,7 +131,7 @@ def test_prune_report_refuses(doubled: Path) -> None:
         asmtune.prune_report(problem, module.space(), shape={"n": 100})
     with pytest.raises(InputError, match="H2000"):
         asmtune.prune_report(module, target="H2000")
-    with pytest.raises(InputError, match="keep 'many' is no number"):
+    with pytest.raises(InputError, match="keep 'many' is not a number"):
         asmtune.prune_report(module, keep="many")
     with pytest.raises(InputError, match="the shape lacks n"):
         asmtune.prune_report(module, shape={"m": 1})

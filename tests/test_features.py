@@ -18,9 +18,8 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.predict.features import registry
-from asmtune.predict.features.catalog import schema
+from asmtune.predict.features.catalog import FEATURES, schema
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.features.registry import FEATURES
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
 Compile = Callable[[Problem, Config, str], Artifact]

@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from asmtune.cli.app import app
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES
 from tests.command_lines import Commands
 

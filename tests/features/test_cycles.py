@@ -11,10 +11,10 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features import cycles as locality
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.cycles import program_cycles
 from asmtune.predict.features.execution import executions
 from asmtune.predict.features.reader import launch_features
-from asmtune.predict.features.registry import FEATURES
 from tests.launch_kernels import (
     COMPILED,
     WITH_TENSOR_CORES,

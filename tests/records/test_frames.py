@@ -13,7 +13,7 @@ from sample_records import record_of
 from asmtune.base.errors import AsmtuneError
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Features, PruneReport
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.documents import report_csv
 
 pd = pytest.importorskip("pandas", reason="no pandas: pip install '.[notebooks]'")

@@ -12,7 +12,7 @@ import pytest
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Features, PruneReport, Reason, Selection, Verdict
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.documents import FORMAT, VERSION, report_csv, report_json
 
 

@@ -20,8 +20,8 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.core.space.space import Space
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import predict, suggestions

@@ -25,7 +25,7 @@ from widths import (
 from asmtune.cli.run import keys_met_table
 from asmtune.core.config import Config, varying
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import ReportTable, plain_table
 from asmtune.report.documents import read_reports
 from asmtune.report.explain.record import Explained

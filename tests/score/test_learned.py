@@ -19,7 +19,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score import examples, learned
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA, Learned, fit, rank

@@ -16,8 +16,8 @@ from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Features
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import launch_features
-from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.score.roofline import (
     DRAM_SHARE,
     LAUNCH_US,

@@ -24,7 +24,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import Features, Reason
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.costs import Dot
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import Rule, broken_rules
 from asmtune.predict.score.scorer import Candidate
 from tests.compile.making import compiled_in

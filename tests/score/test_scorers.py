@@ -10,7 +10,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.scorers import make_scorer
 

@@ -7,7 +7,7 @@ import pytest
 
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score import vectors as module
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.vectors import (

@@ -11,7 +11,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
-from asmtune.predict.features.registry import FEATURES, ConfigReading
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import (
     Suggestion,
     busiest_unit,

@@ -15,7 +15,8 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.registry import FEATURES, ConfigReading
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.registry import ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.findings import Why
 from asmtune.report.cells import ReportTable, changes, number, plain_table, share

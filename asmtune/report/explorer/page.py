@@ -18,7 +18,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport, Verdict
-from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import dropped_rows
 from asmtune.report.explain.record import TERMS

@@ -111,7 +111,7 @@ def _write_timings(path: Path, document: dict[str, Any]) -> None:
 @app.command()
 def features(json_: Json = False) -> None:
     """List the features that are read off a compiled config."""
-    from asmtune.predict.features.registry import FEATURES
+    from asmtune.predict.features.catalog import FEATURES
 
     rows = [
         {"feature": f.name, "unit": f.unit, "group": f.group, "meaning": f.meaning}
