@@ -87,7 +87,7 @@ targets measure | this needs a CUDA GPU; PyTorch finds none on this machine
 {SIZED} --arg x_ptr=fp17 | unknown dtype 'fp17'
 {SIZED} --arg x_ptr=fp16[n | a pointer is written as x_ptr=fp16[M,K]
 {SIZED} --arg x_ptr=fp16[m] | no number is called 'm'; known: n, BLOCK
-{SIZED} --arg x_ptr=fp16[2**40,2**40] | --arg x_ptr=.*overflow
+{SIZED} --arg x_ptr=fp16[1099511627776,1099511627776] | --arg x_ptr=.*overflow
 {SIZED} --arg x_ptr=fp16 --grid x_ptr | no number is called 'x_ptr'
 {SIZED} --arg x_ptr=fp16 --grid n//2000 | under n=1000, is 0; expected a
 {SIZED} --arg x_ptr=fp16 --grid "__import__('os')" | no function is called '__import__'
@@ -95,7 +95,7 @@ targets measure | this needs a CUDA GPU; PyTorch finds none on this machine
 prune-report {{}}/doubled.py --compile 0 | compile 0: the least is 1; give auto, a number such as 20
 prune-report {{}}/doubled.py --compile 2 --scorer weights | weights ranks only what is compiled
 prune-report {{}}/doubled.py --keep 150% | keep 150%: above 0% and up to 100%; give auto
-prune-report {{}}/doubled.py --keep abc | keep 'abc' is no number of configs; give auto
+prune-report {{}}/doubled.py --keep abc | keep 'abc' is not a number of configs; give auto
 prune-report {{}}/doubled.py --keep auto --scorer weights | the error of weights was never measured
 prune-report {{}}/doubled.py --format xml | --format
 prune-report {{}}/doubled.py --nonsense | --nonsense

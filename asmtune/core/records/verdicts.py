@@ -69,7 +69,7 @@ class Features(Mapping[str, float]):
     def _repr_html_(self) -> str | None:
         from asmtune.core.records.rows import notebook_html
 
-        lines = ("units are in the names; `asmtune features` says what each means",)
+        lines = ("units are in the names; `asmtune model features` says what each means",)
         return notebook_html(lines, lambda: self.to_pandas().to_frame())
 
 
