@@ -6,8 +6,8 @@ gap means the same on every task; the rank bounds what a flat ranking keeps. One
 limit alone keeps more: 0.99 of the best speed took 52 configs a task by gap, 30
 by rank and 26 by both (`learned`, 178 recorded tasks of 37 kernels on an H200).
 
-The tables are measured by `asmtune model train --error`, never fitted. `Widening` scales the losses of a
-scorer that is trained, by what was lost as far from its training rows.
+The tables are measured by `asmtune model train --error`, never fitted. `Widening` scales the losses
+of a scorer that is trained, by what was lost as far from its training rows.
 """
 
 from __future__ import annotations
