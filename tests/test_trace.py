@@ -163,6 +163,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
+from asmtune.store.trace.writer import TraceWriter
 
 writer = TraceWriter(Path(sys.argv[1]), HEADER)
 for number in range(10**9):
@@ -191,6 +192,7 @@ FULL = """
 import resource, sys, warnings
 from pathlib import Path
 from tests.trace_runs import HEADER, batch
+from asmtune.store.trace.writer import TraceWriter
 
 warnings.simplefilter("always")
 writer = TraceWriter(Path(sys.argv[1]), HEADER)

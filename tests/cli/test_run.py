@@ -108,7 +108,7 @@ def test_python_without_site_is_refused(tmp_path: Path) -> None:
 
 MEETS = """
 import os, sys, triton
-from asmtune.runtime.events import emit
+from asmtune.runtime.events import KeyResolved, emit
 print(os.environ["ASMTUNE_STORE_URL"])
 emit(KeyResolved(kernel="lib.scale", how="tuned", compiled=40, timed=12, seconds=2.25))
 emit(KeyResolved(kernel="lib.add", how="known"))
@@ -135,6 +135,7 @@ def test_what_was_met_is_told_at_the_end(tmp_path: Path) -> None:
 
 LATE = """
 import os, sys, threading, time
+from asmtune.runtime.events import KeyResolved, emit
 from triton.runtime.autotuner import Autotuner
 def late():
     threading.main_thread().join()

@@ -249,9 +249,14 @@ def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settin
 _SECOND = """
 import sys
 from pathlib import Path
-from tests.compile.sketching import sketch_one
+from asmtune.base.settings import Settings
 from tests.compile.making import sketch_one
+from asmtune.triton_api.compiler import Toolchain
+from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering
+from asmtune.compile.stored_ir import StoredTtir
 from tests.sample_kernels import product_problem
 work = []
 def counted(*given, own=Toolchain.front_end):

@@ -244,6 +244,7 @@ def test_leaving_ends_what_is_tuned(
 
 ENDLESS = """
 import threading
+from asmtune.runtime.misses.background import queue_of
 begun = threading.Event()
 def work():
     begun.set()

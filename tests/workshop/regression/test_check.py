@@ -162,7 +162,7 @@ def test_the_example_workflow() -> None:
         assert "gpu" in job["runs-on"]
         assert all("uses" in step or "run" in step for step in job["steps"])
     found = workflow_commands()
-    assert {words[0] for words in found} == {"bench", "cache", "check"}
+    assert {words[0] for words in found} == {"bench", "import", "check"}
     group: Any = typer.main.get_command(app)
     for words in found:
         command, rest = group, words

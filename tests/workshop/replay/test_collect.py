@@ -173,6 +173,7 @@ def test_lost_artifacts(target: Target, empty_settings: Settings, collector: Col
 
 
 KERNEL = """
+from asmtune.core.space.space import Space
 from tests.sample_kernels import scale as kernel, scale_problem
 
 SHAPES = ({"n": 4096}, {"n": 8192})
