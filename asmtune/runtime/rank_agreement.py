@@ -41,7 +41,7 @@ from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.misses.lookups import Choice
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Store
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
     from asmtune.runtime.misses.resolver import Resolver
     from asmtune.tuning.request import TuningRequest

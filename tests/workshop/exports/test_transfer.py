@@ -122,7 +122,7 @@ def test_round_trip(cache: Path, tmp_path: Path) -> None:
     """JSON is read back as seeds of the same keys and configs."""
     store(*RECORDS)
     path = tmp_path / "out.json"
-    run("export", path, "--format", "json")
+    run("export", path, "--format", "json", "--fastest", 1)
     assert "7 seeds of 3 kernels" in run("import", path, "--seeds").stdout
     for one in RECORDS:
         assert seeds(one.key.kernel)[place(one.key)] == [one.winner.to_dict()]
@@ -563,9 +563,9 @@ def test_damaged_seeds(cache: Path, tmp_path: Path) -> None:
     """A damaged file of seeds is left out of a search with a warning, and named by an import."""
     store(*RECORDS)
     run("export", tmp_path / "a.json", "--format", "json")
-    run("import", tmp_path / "a.json")
+    run("import", tmp_path / "a.json", "--seeds")
     for file in (cache / "seeds").glob("*.json"):
         file.write_text("{")
     with pytest.warns(StoreWarning, match=r"seeds of pkg\.matmul are left out: .*not JSON"):
         assert seeds() == {}
-    assert "not JSON" in refused("import", tmp_path / "a.json")
+    assert "not JSON" in refused("import", tmp_path / "a.json", "--seeds")
