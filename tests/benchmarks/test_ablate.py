@@ -27,7 +27,7 @@ from benchmarks import ablate
 from benchmarks.ablate import ABLATIONS, ablated, report, unseen
 from benchmarks.launches import Launch, Reader, TimedTask, read
 
-DATA = Path(__file__).parent / "replay_data"
+DATA = Path(__file__).parents[1] / "replay_data"
 ALL, NO_COUNTS, NO_RESOURCES, NO_LAYOUTS, NO_BOUNDS, TILES, BEFORE = ABLATIONS
 
 RESOURCES = frozenset(
