@@ -1,22 +1,15 @@
-"""The funnel's first stage: what it keeps of the best, and how long it takes.
+"""The share of the best speed that the funnel's first stage keeps.
 
-    python -m benchmarks.first_stage [--kept | --speed] [--output FILE]
+    python -m benchmarks.first_stage [--only KERNEL] [--output FILE]
 
-Needs no GPU. `--kept` ranks recorded tasks four ways by each scorer: with every config sketched,
-by tile arithmetic alone, and by tile arithmetic and sketches of a quarter, at most 100, and of a
-tenth. The share of the best speed among the first k is averaged. `--speed` ranks 10,000 configs of
-a GEMM in a fresh process, without compiling, and makes the demo's report with empty caches. Without
-either, both are done; a part that is not done keeps its figures in the output file.
+Needs no GPU. Ranks recorded tasks four ways by each scorer: with every config sketched, by tile
+arithmetic alone, and by tile arithmetic and sketches of a quarter, at most 100, and of a tenth. The
+share of the best speed among the first k is averaged.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -42,7 +35,6 @@ from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.base import Predictor
 from asmtune.workshop.replay.flow import Judged, recorded_configs
 from benchmarks.provenance import RESULTS, write
-from benchmarks.prune_overhead import cpu_seconds
 from benchmarks.replay_strategies import effort_plan
 from benchmarks.strategy_replay import searched
 
@@ -58,30 +50,14 @@ FILES = {
 }
 """Kernels of recorded files, one task of each: its middle one."""
 
-MANY = 10_000
-
 
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kept", action="store_true")
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--rank-many", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--demo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--only", help="one kernel's name")
     parser.add_argument("--output", type=Path, default=RESULTS / "first_stage.json")
     options = parser.parse_args()
-    if options.rank_many or options.demo:
-        print(json.dumps(rank_many() if options.rank_many else demo()))
-        return
-    both = not (options.kept or options.speed)
-    known = json.loads(options.output.read_text()) if options.output.exists() else {}
-    known.pop("provenance", None)
-    if options.kept or both:
-        known |= kept(options.only)
-    if options.speed or both:
-        known |= {"many": fresh("rank-many"), "demo": fresh("demo")}
-    write(options.output, known)
+    write(options.output, kept(options.only))
 
 
 def kept(only: str | None) -> dict[str, Any]:
@@ -207,61 +183,6 @@ def _agreement(sketched: Sequence[Verdict], estimates: Sequence[Verdict]) -> dic
     ranks = [np.argsort(np.argsort([pair[place] for pair in pairs])) for place in (2, 3)]
     rho = float(np.corrcoef(*ranks)[0, 1])
     return {"equal": exact, "within 10%": within, "rank correlation of times": round(rho, 3)}
-
-
-def fresh(part: str) -> dict[str, Any]:
-    """Run a part of this file in a fresh process with empty caches."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.first_stage", f"--{part}"]
-        caches = {"ASMTUNE_CACHE_DIR": f"{folder}/a", "TRITON_CACHE_DIR": f"{folder}/t"}
-        start = time.perf_counter()
-        done = subprocess.run(
-            command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True
-        )
-        wall = round(time.perf_counter() - start, 1)
-    load = round(os.getloadavg()[0], 1)
-    return {**json.loads(done.stdout), "process_seconds": wall, "load_of_the_machine": load}
-
-
-def rank_many() -> dict[str, float]:
-    """Rank the first 10,000 configs of a GEMM's space, with Triton imported before."""
-    from asmtune.kernels import tiled_matmul as matmul
-    from benchmarks.large_space import space
-
-    problem = matmul.problem({"M": 4096, "N": 4096, "K": 4096}, "fp16", "meta")
-    funnel = Funnel(load_target("H200"), make_scorer("roofline"), Settings.from_environment())
-    configs = list(space().configs(**problem.shape))[:MANY]
-    front: Front = funnel.front(problem)
-    front.lowering  # noqa: B018 - imports Triton
-    start, cpu = time.perf_counter(), time.process_time()
-    estimates = estimated(front, configs)
-    assert not isinstance(estimates, Unread)
-    ranker = Ranker(funnel.scorer, funnel.target, "sketch")
-    ranker.scorer.score(
-        [Candidate(v.config, ranker.target, features=v.features) for v in estimates]
-    )
-    return {
-        "configs": len(configs),
-        "tiles": len({tuple(config.kwargs.items()) for config in configs}),
-        "seconds": round(time.perf_counter() - start, 2),
-        "cpu_seconds": round(time.process_time() - cpu, 2),
-    }
-
-
-def demo() -> dict[str, Any]:
-    """Make the demo's report."""
-    from asmtune.kernels import tiled_matmul as matmul
-    from asmtune.runtime.offline.pruning import prune_report
-
-    problem = matmul.problem({"M": 4096, "N": 4096, "K": 4096}, "fp16", "meta")
-    report = prune_report(problem, matmul.space(), target="H200")
-    cpu = {name: round(seconds, 1) for name, seconds in cpu_seconds().items()}
-    return {
-        "counts": report.counts(),
-        "stages": dict(report.seconds),
-        "cpu_seconds": cpu,
-        "cpu_seconds_in_all": round(sum(cpu.values()), 1),
-    }
 
 
 if __name__ == "__main__":

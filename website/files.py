@@ -1,9 +1,8 @@
-"""Result files, numbers in them, and tables in Markdown."""
+"""Result files and their provenance."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -55,25 +54,3 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def number(name: str, path: str, form: str) -> str:
-    """Format one number of a result file.
-
-    Args:
-        name: of the file, without ending.
-        path: keys to it, with "/" between them; indices of lists are keys.
-        form: as `format` takes it.
-
-    Raises:
-        KeyError: no such file or key.
-    """
-    value = results(name)
-    for key in path.split("/"):
-        try:
-            value = value[int(key)] if isinstance(value, list) else value[key]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise KeyError(f"{name} has no {path!r}: nothing at {key!r}") from error
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise KeyError(f"{name}: {path!r} is no number")
-    return format(value, form)

@@ -1,10 +1,9 @@
 """AI-Bench8: eight tuned kernels against untuned ones, with parts of the tuner taken away.
 
     python -m benchmarks.aibench8 [--kernels softmax,rope] [--rounds N] [--output FILE]
-    python -m benchmarks.aibench8 --dry-run
     python -m benchmarks.aibench8.figure
 
-Needs a GPU, but for `--dry-run`, which compiles the launches for an H200. Caches are empty at
+Needs a GPU. Caches are empty at
 the start. Each kernel is tuned, each result checked against float64 (whole numbers exactly),
 then all are timed in one race, interleaved in an order of each round's own: many launches in a
 CUDA graph, whose replay is timed, caches as the launch before left them. The tuner's clock does
@@ -37,14 +36,13 @@ from typing import Any
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.settings import Settings
 from asmtune.core.failures import guarded
-from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.triton_api.launching import allocating
 from asmtune.tuning.options import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line
-from benchmarks.aibench8.offline import lines
 from benchmarks.aibench8.summary import speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task
 from benchmarks.aibench8.tuning import TaskTuner
@@ -72,11 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ASMTUNE_CACHE_DIR"] = f"{folder}/asmtune"
         os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        if options.dry_run:
-            _dry_run(tasks)
-        else:
-            with allocating():
-                _measure(tasks, options, parser)
+        with allocating():
+            _measure(tasks, options, parser)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,15 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=float, default=330.0, help="after which no more draws begin"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")
     return parser
-
-
-def _dry_run(tasks: Sequence[Task]) -> None:
-    target, settings = load_target("H200"), Settings.from_environment()
-    for task in tasks:
-        for text in lines(task, target, settings):
-            print(text, flush=True)
 
 
 def _measure(
@@ -107,7 +94,7 @@ def _measure(
     import torch
 
     if not torch.cuda.is_available():
-        parser.error("there is no CUDA GPU on this machine; --dry-run works without one")
+        parser.error("there is no CUDA GPU on this machine")
     device = device_name()
     target = match_device(device)
     if target is None:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.aibench8.figure [RESULTS] [--output FOLDER]
 
-Writes a PDF and a PNG with the name of the results. Needs matplotlib (`pip install '.[figures]'`),
+Writes a PNG with the name of the results. Needs matplotlib (`pip install '.[figures]'`),
 and no GPU. Bars lie in groups by kernel, and begin at 0; lines on them are the ranges of
 `summary.speedups`.
 """
@@ -38,22 +38,10 @@ _BAR = 11.0
 _LEFT, _RIGHT, _BOTTOM = 108.0, 12.0, 40.0
 
 
-def draw(content: Mapping[str, Any], stem: Path) -> list[Path]:
-    """Draw the figure as PDF and PNG.
-
-    Args:
-        content: the content of a results file.
-        stem: path of both files, without a suffix.
-
-    Returns:
-        The files written.
-    """
-    paths = [stem.with_suffix(".pdf"), stem.with_suffix(".png")]
+def draw(content: Mapping[str, Any], path: Path) -> None:
+    """Draw the content of a results file as a PNG."""
     with look():
-        figure = drawn(content)
-        for path in paths:
-            path.write_bytes(saved(figure, path.suffix[1:]))
-    return paths
+        path.write_bytes(saved(drawn(content), "png"))
 
 
 def drawn(content: Mapping[str, Any]) -> Figure:
@@ -140,8 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"{options.results} is no JSON: {error}")
     if not isinstance(content, dict) or not {"meta", "summary"} <= content.keys():
         parser.error(f"{options.results} has no meta and summary: it is no file of this experiment")
-    for path in draw(content, folder / options.results.stem):
-        print(path.name)
+    path = folder / f"{options.results.stem}.png"
+    draw(content, path)
+    print(path.name)
 
 
 if __name__ == "__main__":

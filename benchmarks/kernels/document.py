@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
@@ -22,24 +21,10 @@ from benchmarks.kernels.figure import draw
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
 from benchmarks.marked import between
-from benchmarks.provenance import RESULTS
 from tests.kernels.accuracy import KERNELS, module_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernels.md"
 FIGURE = DOCUMENT.with_suffix(".svg")
-LIMITS = RESULTS / "limits.json"
-SLOW = 0.9
-"""Rows under this share of the vendor's speed are those that `benchmarks.limits` looks into."""
-CLOSE = 3
-"""Points of a peak by which a unit may be less busy than L2 and count as equally busy."""
-COUNTED = ("L2", "L1", "shared", "DRAM")
-SLOWER = (
-    f"Rows under {SLOW} of the vendor's speed. The model's limit and time are predictions: what "
-    "takes most of the time by the model that asmtune predicts with, from the config's own machine "
-    "code. The columns \"counted\" are measured: shares of each unit's peak by Nsight Compute's "
-    "counters, of the Triton kernel alone, without the copies or sums that a call launches beside "
-    f"it ([{LIMITS.name}](../benchmarks/results/{LIMITS.name}), by `python -m benchmarks.limits`)."
-)
 BEGIN, END = "<!-- begin: python -m benchmarks.kernels.document -->", "<!-- end -->"
 
 Row = Mapping[str, Any]
@@ -50,8 +35,6 @@ def results(path: Path = FILE) -> dict[str, Any]:
     if not path.exists():
         return {"mode": "events", "runs": [], "rows": []}
     content: dict[str, Any] = json.loads(path.read_text())
-    if LIMITS.exists():
-        content["limits"] = json.loads(LIMITS.read_text())["rows"]
     return content
 
 
@@ -75,8 +58,6 @@ def tables(content: Mapping[str, Any]) -> str:
             *parts,
         ]
         names = dict.fromkeys(row["kernel"] for row in timed)
-        limits = _still_true(content.get("limits", ()), timed)
-        parts += [_slower(limits, timed)] if limits else []
         parts += [_backward(pairs)] if (pairs := backward(timed)) else []
         parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
@@ -151,86 +132,6 @@ def _backward(rows: Sequence[Row]) -> str:
         lines.append([_shape(row), row["dtype"], *shown, *factors])
     title = " and ".join(PARTS)
     return f"### {title}\n\n{said}\n\n{table(heads, lines)}"
-
-
-def _still_true(limits: Sequence[Row], timed: Sequence[Row]) -> list[Row]:
-    """Leave out rows of the limits that were timed anew since: under another config, mostly."""
-    medians = {_identity(row): row["ours"]["p50_us"] for row in timed}
-    return [row for row in limits if medians.get(_identity(row), row["ours_us"]) == row["ours_us"]]
-
-
-def _identity(row: Row) -> str:
-    return f"{row['kernel']} {_shape(row)} {row['dtype']}"
-
-
-def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
-    heads = ("kernel", "shape", "dtype", "speed", "p50 us", "model's us", "model's limit")
-    heads += (*(f"{name} counted" for name in COUNTED), "kernel alone us", "programs an SM")
-    heads += ("waves", "registers", "config")
-    lines = []
-    for row in rows:
-        seen = row["foreseen"]
-        config = " ".join(f"{name}={value}" for name, value in row["config"].items())
-        line = [row["kernel"], _shape(row), row["dtype"], _factor(row["over_vendor"])]
-        line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"]), *_counted(row)]
-        line += [f"{seen['programs_per_sm']:g}", f"{seen['waves']:.2f}"]
-        lines.append([*line, f"{seen['regs_per_thread']:g}", config])
-    said = f"{SLOWER}{_counted_limit(rows)}{_slower_since(rows, timed)}"
-    return f"### Where the vendor is faster\n\n{said}\n\n{table(heads, lines)}"
-
-
-def _counted(row: Row) -> list[str]:
-    """List the counted share of each unit's peak, and the time of the Triton kernel alone."""
-    counters = _counters(row)
-    if counters is None:
-        return ["-"] * (len(COUNTED) + 1)
-    shares = [f"{counters[f'{name.lower()}_%']:.0f}%" for name in COUNTED]
-    return [*shares, f"{counters['ns'] / 1000:.1f}"]
-
-
-def _counters(row: Row) -> Mapping[str, Any] | None:
-    """Find the counters of the Triton kernel of a row; None where nothing was counted."""
-    return next((one for one in row.get("kernels", ()) if one["name"] == "kernel"), None)
-
-
-def _counted_limit(rows: Sequence[Row]) -> str:
-    """Say what the counters show where the model names the unit that it names most often."""
-    names = Counter(row["foreseen"]["limit"] for row in rows if row["foreseen"]["limit"] in COUNTED)
-    if not names:
-        return ""
-    limit = names.most_common(1)[0][0]
-    named = [_counters(row) for row in rows if row["foreseen"]["limit"] == limit]
-    counted = [counters for counters in named if counters is not None]
-    if not counted:
-        return ""
-    shares = [counters[f"{limit.lower()}_%"] for counters in counted]
-    # The counter of L1 counts the way to shared memory as well.
-    own = {"L1", "shared"} if limit in ("L1", "shared") else {limit}
-    others = [
-        max(counters[f"{name.lower()}_%"] for name in COUNTED if name not in own)
-        for counters in counted
-    ]
-    rest = " or ".join(name for name in COUNTED if name not in own)
-    close = sum(other >= share - CLOSE for share, other in zip(shares, others, strict=True))
-    return (
-        f" Where the model names {limit}, the counter of {limit} shows {min(shares):.0f}% to "
-        f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows {rest} is "
-        f"as busy, to within {CLOSE} points."
-    )
-
-
-def _slower_since(rows: Sequence[Row], timed: Sequence[Row]) -> str:
-    """Say which kernels are as slow at how many other rows; those were not counted."""
-    counted = set(map(_identity, rows))
-    others = [row for row in with_backward(timed) if row.get("over_vendor", 1) < SLOW]
-    names = Counter(row["kernel"] for row in others if _identity(row) not in counted)
-    if not names:
-        return ""
-    listed = ", ".join(f"{name} ({count})" for name, count in names.items())
-    return (
-        " As slow at other rows, or by newer timings, which are in their own tables below, are: "
-        f"{listed}. Neither model nor counters were asked about those."
-    )
 
 
 def _kernel(name: str, rows: Sequence[Row]) -> str:
