@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.occupancy import occupancy
 from asmtune.core.oracle import load_oracle
 from asmtune.ir.ttir.work import Work
@@ -41,8 +40,8 @@ from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.results import CUTS, ScorerResult
 from asmtune.workshop.replay.train import rank_unseen, unseen_result
+from benchmarks.harness import RESULTS, target_of, write
 from benchmarks.launches import Launch, Reader, TimedTask, read
-from benchmarks.provenance import RESULTS, write
 
 INSTRUCTIONS: Final = frozenset({"text", "instructions", "work"})
 RESOURCES: Final = frozenset({"resources", "occupancy"})
@@ -209,7 +208,7 @@ def main() -> None:
     devices = list(dict.fromkeys(oracle.device for oracle in oracles))
     if len(devices) > 1:
         raise SystemExit(f"files of several devices ({', '.join(devices)}): one at a time")
-    target = match_device(devices[0]) or load_target(devices[0])
+    target = target_of(devices[0])
     settings = Settings.from_environment()
     with ProgressBar() as progress:
         reader = Reader(target, make_scorer("chance"), settings, progress=progress)

@@ -9,7 +9,6 @@ share of the best speed among the first k is averaged.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -34,7 +33,7 @@ from asmtune.tuning import initial_state
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.base import Predictor
 from asmtune.workshop.replay.flow import Judged, recorded_configs
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, parser, write
 from benchmarks.replay_strategies import effort_plan
 from benchmarks.strategy_replay import searched
 
@@ -53,10 +52,9 @@ FILES = {
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="one kernel's name")
-    parser.add_argument("--output", type=Path, default=RESULTS / "first_stage.json")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "first_stage.json")
+    arguments.add_argument("--only", help="one kernel's name")
+    options = arguments.parse_args()
     write(options.output, kept(options.only))
 
 

@@ -20,8 +20,6 @@ import argparse
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -29,7 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import caches, child, parser, write
 
 SHAPE = {"M": 4096, "N": 4096, "K": 4096}
 SCORERS = ("roofline",)
@@ -127,15 +125,8 @@ def processes() -> dict[int, tuple[int, float]]:
 def measured(scorer: str) -> dict[str, Any]:
     """Run one report in a fresh process with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            **os.environ,
-            "ASMTUNE_CACHE_DIR": f"{folder}/asmtune",
-            "TRITON_CACHE_DIR": f"{folder}/triton",
-        }
-        command = [sys.executable, "-m", "benchmarks.prune_overhead", "--judge", scorer]
         start = time.monotonic()
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    report = json.loads(done.stdout)
+        report = child("benchmarks.prune_overhead", "--judge", scorer, **caches(Path(folder)))
     wall = report.pop("end") - start
     inside = sum(report["stages_s"].values()) + sum(report["front_end_s"].values())
     cpu = report["cpu_s"]
@@ -158,11 +149,10 @@ def _rounded(value: Any) -> Any:
 
 def main() -> None:
     """Measure a report by each scorer and write the result."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--scorer", action="append", help="roofline by default; repeatable")
-    parser.add_argument("--output", type=Path, default=RESULTS / "prune_overhead.json")
-    parser.add_argument("--judge", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__doc__, "prune_overhead.json")
+    arguments.add_argument("--scorer", action="append", help="roofline by default; repeatable")
+    arguments.add_argument("--judge", help=argparse.SUPPRESS)
+    options = arguments.parse_args()
     if options.judge:
         print(json.dumps(judged(options.judge)))
         return

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any, Final
 
+from benchmarks.harness import table
 from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
 from website.blocks import PageError
-from website.files import link, provenance, results, table
+from website.files import link, provenance, results
 from website.labels import GROUPS, OLDER_BALANCED
 
 STAR = " *"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -48,9 +48,3 @@ def link(name: str, page: str = "docs") -> str:
     """Link to a result file from a page of docs/, or from the repository's root."""
     up = "../" if page == "docs" else ""
     return f"[{name}.json]({up}benchmarks/results/{name}.json)"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from benchmarks.harness import table
 from website.claims import (
     backward_passes,
     backward_ways,
@@ -22,7 +23,7 @@ from website.claims import (
     speed,
     star,
 )
-from website.files import command, link, provenance, results, table
+from website.files import command, link, provenance, results
 from website.labels import (
     ABLATED,
     AIBENCH8,

@@ -24,9 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -46,7 +44,7 @@ from benchmarks.aibench8.experiment import Plan, line
 from benchmarks.aibench8.summary import speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task
 from benchmarks.aibench8.tuning import TaskTuner
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.harness import RESULTS, empty_caches, provenance, write_json
 
 OUTPUT = RESULTS / "aibench8.json"
 
@@ -67,11 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if min(options.rounds, options.seeds, options.launches) < 1 or not options.seconds > 0:
         parser.error("--rounds, --seeds and --launches must be 1 or more, and --seconds above 0")
     tasks = [task for name, task in TASKS.items() if name in names]
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["ASMTUNE_CACHE_DIR"] = f"{folder}/asmtune"
-        os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        with allocating():
-            _measure(tasks, options, parser)
+    with empty_caches(), allocating():
+        _measure(tasks, options, parser)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,7 +107,7 @@ def _measure(
         print(line(result, speedups(result.get("race", ()))), flush=True)
         meta = {**provenance(), **_effort_facts(effort), "race_clock": asdict(policy)}
         meta["seconds"] = round(time.monotonic() - began, 1)
-        write(options.output, {"meta": meta, "summary": summary(results), "results": results})
+        write_json(options.output, {"meta": meta, "summary": summary(results), "results": results})
         torch.cuda.empty_cache()
     totals = summary(results)
     print(json.dumps({key: totals[key] for key in ("geometric_mean", "kernels", "under_1")}))
@@ -134,13 +129,6 @@ def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     if not isinstance(result, Failure):
         return result
     return {**task.facts, "failed": " ".join(str(result).split())}
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write results as JSON, atomically."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from asmtune.report.figures import COLOURS, INK, RULE, WIDTH, fitted_legend, look, saved
 from benchmarks.aibench8.summary import BARS
-from benchmarks.provenance import RESULTS
+from benchmarks.harness import RESULTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

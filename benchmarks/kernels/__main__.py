@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -40,6 +39,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners, reconfigure
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import EFFORTS
+from benchmarks.harness import until
 from benchmarks.kernels import wide
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of
@@ -107,11 +107,8 @@ def rows(
     places: list[Place], timer: Timer, check: str, minutes: float | None
 ) -> Iterator[dict[str, Any]]:
     """Measure the rows one after the other, until the time is over."""
-    end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
-    for done, place in enumerate(places):
-        if time.monotonic() >= end:
-            print(f"stopped after {done} of {len(places)} rows: --resume goes on", flush=True)
-            return
+    seconds = None if minutes is None else 60 * minutes
+    for place in until(places, seconds, "--resume goes on"):
         yield row(place, timer, check)
 
 

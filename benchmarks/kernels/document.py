@@ -15,12 +15,12 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from benchmarks.harness import between, table
 from benchmarks.kernels.backward import KERNEL, PARTS, backward, with_backward
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.figure import draw
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
-from benchmarks.marked import between
 from tests.kernels.accuracy import KERNELS, module_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernels.md"
@@ -90,7 +90,7 @@ def _list_of_kernels(timed: Sequence[Row]) -> str:
         about = [" ".join(map(sentence, docs)), " ".join(part(doc, "Shapes") for doc in docs)]
         about += [", ".join(modules[0].DTYPES), entry_of(names[0]).vendor_name]
         lines.append([links, *about, *_speed(names[0], rows)])
-    return table(heads, lines)
+    return f"{table(heads, _slashed(lines))}\n"
 
 
 def _launched_together() -> list[tuple[str, ...]]:
@@ -131,7 +131,7 @@ def _backward(rows: Sequence[Row]) -> str:
         shown = [_us({"p50_us": time}, 50) for time in times]
         lines.append([_shape(row), row["dtype"], *shown, *factors])
     title = " and ".join(PARTS)
-    return f"### {title}\n\n{said}\n\n{table(heads, lines)}"
+    return f"### {title}\n\n{said}\n\n{table(heads, lines)}\n"
 
 
 def _kernel(name: str, rows: Sequence[Row]) -> str:
@@ -146,7 +146,7 @@ def _kernel(name: str, rows: Sequence[Row]) -> str:
     titles[:1] = ["over vendor, ours alone"] if "called_over_vendor" in shown else titles[:1]
     heads += (*titles, "rate", "of the limit")
     said = _beside(name, rows)
-    return f"### {name}\n\n{said}{table(heads, [_cells(row, shown) for row in rows])}"
+    return f"### {name}\n\n{said}{table(heads, [_cells(row, shown) for row in rows])}\n"
 
 
 _BESIDE = {
@@ -198,10 +198,9 @@ def _factor(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Write a table in Markdown."""
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in rows)
+def _slashed(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Replace the bars of docstrings, which would end a cell."""
+    return [[cell.replace("|", "/") for cell in line] for line in lines]
 
 
 def sentence(docstring: str) -> str:

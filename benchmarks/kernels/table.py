@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.harness import RESULTS, provenance, write
 from benchmarks.kernels.identities import source_of
 from benchmarks.kernels.plan import Place
 from benchmarks.kernels.rows import summary
-from benchmarks.provenance import RESULTS, provenance, write
 
 FILE = RESULTS / "kernels.json"
 

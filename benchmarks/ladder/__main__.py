@@ -24,18 +24,15 @@ from typing import Any
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.race import Race
 from asmtune.workshop.kernel_checks.tolerances import excess
+from benchmarks.harness import RESULTS, parser, raced, write
 from benchmarks.ladder import others
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
-from benchmarks.provenance import RESULTS, write
 
 
 def errors(operands: Operands) -> dict[str, float]:
@@ -50,16 +47,8 @@ def timed(
     launches: Mapping[str, Callable[[], Any]], policy: TimingPolicy
 ) -> dict[str, dict[str, Any]]:
     """Measure microseconds and samples of each launch, or its error."""
-
-    def subject(run: Any) -> Subject:
-        def launch() -> None:
-            run()
-
-        return Subject(Config({}), launch, lambda: None)
-
-    outcomes = Race(GpuClock(policy), policy).final([subject(run) for run in launches.values()])
     by_step: dict[str, dict[str, Any]] = {}
-    for name, (_, outcome) in zip(launches, outcomes, strict=True):
+    for name, outcome in raced(launches, policy).items():
         if isinstance(outcome, Measurement):
             by_step[name] = {
                 "p50_us": round(outcome.median_us, 3),
@@ -130,13 +119,12 @@ def write_page(name: str, file: Path) -> None:
 
 def main() -> None:
     """Measure a ladder, or write its page."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("ladder", nargs="?", choices=("gemm", *others.LADDERS), default="gemm")
-    parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
-    parser.add_argument("--table", action="store_true", help="write the ladder's page")
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each launch")
-    parser.add_argument("--output", type=Path, default=None, help="of benchmarks/results")
-    options = parser.parse_args()
+    arguments = parser(__doc__, None)
+    arguments.add_argument("ladder", nargs="?", choices=("gemm", *others.LADDERS), default="gemm")
+    arguments.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
+    arguments.add_argument("--table", action="store_true", help="write the ladder's page")
+    arguments.add_argument("--rounds", type=int, default=30, help="samples of each launch")
+    options = arguments.parse_args()
     is_gemm = options.ladder == "gemm"
     file = RESULTS / "ladder.json" if is_gemm else others.file_of(options.ladder)
     output = options.output or file

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.harness import table
 from benchmarks.ladder.steps import EPILOGUE, PRODUCT, STEPS
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "ladder.md"
@@ -137,8 +138,7 @@ _HEADINGS: Final = (
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [_HEADINGS, ("---",) * len(_HEADINGS), *(cells for row in rows for cells in _of(row))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return table(_HEADINGS, [cells for row in rows for cells in _of(row)])
 
 
 def _of(row: Row) -> Iterator[tuple[str, ...]]:

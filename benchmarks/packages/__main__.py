@@ -38,13 +38,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import RESULTS, fitted, provenance, write
 from benchmarks.packages.catalogue import AGAIN, PROGRAMS, WAYS, Program
 from benchmarks.packages.processes import Place
 from benchmarks.packages.rounds import run_ways
 from benchmarks.packages.summary import judged, summary, table, with_speeds
 from benchmarks.packages.tolerances import MAX_MARGIN, MOST_UNITS, RMS_MARGIN, UNITS
-from benchmarks.provenance import RESULTS, provenance, write
-from benchmarks.side_by_side.__main__ import fitted
 
 
 def measured(program: Program, folder: Path, options: argparse.Namespace) -> dict[str, Any]:

@@ -35,24 +35,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, fitted, write
 from benchmarks.side_by_side.baselines import Effort
 from benchmarks.side_by_side.estimate import estimated, plan_table
 from benchmarks.side_by_side.summary import summary, table
 from benchmarks.side_by_side.tasks import LANES
-
-
-def fitted(folder: Path) -> float:
-    """Fit the model into a folder; return the seconds, as asmtune's first use spends them."""
-    from dataclasses import replace
-
-    from asmtune.base.settings import Settings
-    from asmtune.predict.score.learned import Learned
-
-    start = time.perf_counter()
-    scorer = Learned(replace(Settings.from_environment(), cache_dir=folder))
-    assert scorer.effective_name == "learned", "the model of learned cannot be fitted here"
-    return time.perf_counter() - start
 
 
 class Queue:

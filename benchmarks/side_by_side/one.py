@@ -9,7 +9,6 @@ Its caches of compiled code are empty; the folder may hold the fitted model of `
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from benchmarks.harness import caches, write_json
 from benchmarks.side_by_side.baselines import Effort, autotuned, exhaustive
 from benchmarks.side_by_side.tasks import LANES, Task
 
@@ -130,13 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-fine", dest="fine", action="store_false")
     options = parser.parse_args(arguments)
     effort = Effort(options.most_s, options.parts, options.fine)
-    os.environ["ASMTUNE_CACHE_DIR"] = str(options.folder / "asmtune")
-    os.environ["TRITON_CACHE_DIR"] = str(options.folder / "triton")
+    os.environ |= caches(options.folder)
     task = LANES[options.lane][options.task]
     for result in measure_task(task, options.kernels, options.folder, effort):
-        part = options.output.with_suffix(".part")
-        part.write_text(json.dumps(result))
-        part.replace(options.output)
+        write_json(options.output, result)
 
 
 if __name__ == "__main__":

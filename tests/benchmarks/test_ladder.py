@@ -21,11 +21,11 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.timing.policy import TimingPolicy
+from benchmarks.harness import RESULTS
 from benchmarks.ladder import __main__ as command
 from benchmarks.ladder import attention, conv, gemm, memory, others, traffic
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
-from benchmarks.provenance import RESULTS
 from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parent.parent.parent

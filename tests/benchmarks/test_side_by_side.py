@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asmtune.core.config import Config
-from benchmarks.provenance import RESULTS
+from benchmarks.harness import RESULTS
 from benchmarks.side_by_side import __main__ as program
 from benchmarks.side_by_side import baselines
 from benchmarks.side_by_side.baselines import Effort, autotuned
