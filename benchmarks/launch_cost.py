@@ -107,7 +107,7 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     tuners: Ways = {
         "asm_autotune": lambda: native[grid](*args),
         "asm_autotune, grid of a function": lambda: native[by_function](*args),
-        "asm_autotune, without a plan": lambda: slow[grid](*args),
+        "asm_autotune, in Python": lambda: slow[grid](*args),
         "triton.autotune": lambda: tuner[grid](*args),
         "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
     }

@@ -153,7 +153,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--store", default="", help="file of the store, instead of the user's")
     parser.add_argument("--effort", choices=tuple(EFFORTS), default=None, help="of tuning")
     parser.add_argument("--rounds", type=int, default=60, help="samples of each row")
-    parser.add_argument("--mode", choices=("events", "graph"), default="events")
     parser.add_argument("--output", type=Path, default=FILE)
     options = parser.parse_args()
     unknown = sorted(set(options.kernels) - set(KERNELS))
@@ -187,7 +186,7 @@ def main() -> None:
     prepare(options)
     dtypes = tuple(filter(None, options.dtypes.split(",")))
     plan = Plan(name=options.plan, dtypes=dtypes, shapes=options.shapes)
-    table = Table.resumed(options.output, options.mode)
+    table = Table.resumed(options.output)
     kernels = options.kernels or KERNELS
     done = table.rows.keys() if options.resume else ()
     nth, parts = options.part
@@ -198,7 +197,7 @@ def main() -> None:
         )
     order, bad = Plan().places(kernels), False
     table.begin()
-    policy = TimingPolicy(fine_rounds=options.rounds, mode=options.mode)
+    policy = TimingPolicy(fine_rounds=options.rounds)
     timer = Timer(policy, match_device(device_name()))
     for result in rows(places, timer, options.check, options.minutes):
         bad |= "ours" not in result

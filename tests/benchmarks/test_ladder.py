@@ -140,14 +140,6 @@ def test_gains_are_told() -> None:
     assert "| 4096 | torch.matmul | 160.0 | 859.0 | 1 |" in text
 
 
-def test_without_times_none_are_told() -> None:
-    """The assembly alone tells no gain, and says where times come from."""
-    text = document(results())
-    assert "times as fast" not in text
-    assert "the assembly alone;" in text
-    assert all(f"| 1000 | {step} | - | - | - |" in text for step in STEPS)
-
-
 @pytest.mark.slow(seconds=5)
 @pytest.mark.parametrize("dtype", ["fp16", "fp32"])
 def test_attention_against_float64(dtype: str, interpreter: Interpreter) -> None:

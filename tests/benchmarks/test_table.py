@@ -402,7 +402,7 @@ def timed(place: Place, **changes: Any) -> dict[str, Any]:
 def test_resuming_keeps_what_holds(tmp_path: Path) -> None:
     """Rows of today's source are kept with their run; others are made anew, in their places."""
     places = Plan().places(["vector_add"])
-    first = Table("events")
+    first = Table()
     first.begin()
     first.add(timed(places[0]))
     first.add(timed(places[1], source="older"))
@@ -411,22 +411,14 @@ def test_resuming_keeps_what_holds(tmp_path: Path) -> None:
     first.add(wrong)
     file = tmp_path / "kernels.json"
     first.write(file, places)
-    again = Table.resumed(file, "events")
+    again = Table.resumed(file)
     assert list(again.rows) == [places[0].name]
     again.begin()
     again.add(timed(places[1]))
     again.write(file, places)
-    resumed = Table.resumed(file, "events")
+    resumed = Table.resumed(file)
     assert {name: row["run"] for name, row in resumed.rows.items()} == {
         places[0].name: 0,
         places[1].name: 1,
     }
     assert len(resumed.runs) == 2
-
-
-def test_resuming_in_another_mode(tmp_path: Path) -> None:
-    """Rows of two modes of the clock do not stand in one table."""
-    Table("events").write(tmp_path / "kernels.json", [])
-    with pytest.raises(ValueError, match="timed with --mode events, and this run with graph"):
-        Table.resumed(tmp_path / "kernels.json", "graph")
-    assert Table.resumed(tmp_path / "none.json", "graph").rows == {}
