@@ -11,7 +11,7 @@ from benchmarks.harness import table
 from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
 from website.blocks import PageError
-from website.files import link, provenance, results
+from website.files import link, provenance, results, shown
 from website.labels import GROUPS, OLDER_BALANCED
 
 STAR = " *"
@@ -27,6 +27,7 @@ GRANULES = {
 WAYS = {"gluon": "Gluon", "": "Triton", "apart": "Triton, two launches", "cudnn": "cuDNN"}
 
 
+@shown()
 def first_look() -> str:
     """Compare the seconds of whole tunings, and say what was scaled."""
     data = results("side_by_side")
@@ -115,6 +116,7 @@ def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [run for run in runs if run.get("scaled")]
 
 
+@shown()
 def claims() -> str:
     """List what is claimed, each with its figure, what it is held against, and its file."""
     rows = [*_predictions(), *_assembly(), *_launch(), *_packages()]
@@ -190,6 +192,7 @@ def _packages() -> list[list[str]]:
     ]
 
 
+@shown()
 def kernels() -> str:
     """Compare kernels with the vendor's functions, by kind, on an H200 and on an H100."""
     timed = [with_backward(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
@@ -209,6 +212,7 @@ def kernels() -> str:
 _BY_DEVICE: Final = ("h100_kernels", "kernels")
 
 
+@shown()
 def kernels_by_device() -> str:
     """Compare kernels with the vendor's functions at the same rows on an H100 and on an H200.
 
@@ -234,17 +238,9 @@ def kernels_by_device() -> str:
     return table(("kernel", "rows", "H100", *each, "H200", *each), list(lines.values()))
 
 
-def kernels_wide() -> str:
-    """Compare GEMM and attention with the vendor's on an H200, at shapes that few tune for."""
-    return _wide("wide_h200")
-
-
-def kernels_wide_h100() -> str:
-    """Compare GEMM, scaled products and attention on an H100."""
-    return _wide("wide_h100")
-
-
-def _wide(name: str) -> str:
+@shown(kernels_wide="wide_h200", kernels_wide_h100="wide_h100")
+def wide(name: str) -> str:
+    """Compare GEMM, scaled products and attention with the vendor's, at shapes few tune for."""
     by_group: dict[str, list[Mapping[str, Any]]] = {}
     for row in results(name)["rows"]:
         if "called_over_vendor" in row:
@@ -262,6 +258,7 @@ def _wide(name: str) -> str:
     return table(heads, lines)
 
 
+@shown()
 def recurrent_wide() -> str:
     """List GRU layers of 2000 steps, beside cuDNN's and a launch for each step."""
     lines = []
@@ -276,6 +273,7 @@ def recurrent_wide() -> str:
     return table((*heads, "p90 over p50"), lines)
 
 
+@shown()
 def backward_passes() -> str:
     """List training steps of convolutions and GRU layers, beside cuDNN's."""
     lines = []
@@ -293,6 +291,7 @@ def backward_passes() -> str:
     return table(heads, lines)
 
 
+@shown()
 def quantised_wide() -> str:
     """Compare quantisation with a copy of as many bytes, by what shares a scale.
 
@@ -311,6 +310,7 @@ def quantised_wide() -> str:
     return table(heads, lines)
 
 
+@shown()
 def scaled_errors() -> str:
     """Compare errors of scaled products, in shares of the tolerance, with `torch._scaled_mm`'s."""
     by_scales: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -329,6 +329,7 @@ def scaled_errors() -> str:
     return table((*heads, "rows where ours is larger"), lines)
 
 
+@shown()
 def slower() -> str:
     """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
 
@@ -359,6 +360,7 @@ def slower() -> str:
     return table(heads, lines)
 
 
+@shown()
 def backward_ways() -> str:
     """Compare ways of attention's backward pass, as the shipped records have them."""
     lines = [

@@ -1,12 +1,12 @@
-"""Result files and their provenance."""
+"""Result files, their provenance, and the tables that pages show of them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from functools import cache
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final, TypeVar
 
 from website.blocks import ROOT
 
@@ -17,6 +17,24 @@ FILES: Final = {
     "attention_backward-h200": ROOT / "cache" / "attention_backward-h200.json",
 }
 _NOT_TYPED: Final = re.compile(r"\.__main__\b| --output \S+")
+
+
+TABLES: Final[dict[str, Callable[[], str]]] = {}
+"""Every table, by the name that a page has it under."""
+
+Build = TypeVar("Build", bound=Callable[..., str])
+
+
+def shown(**files: str) -> Callable[[Build], Build]:
+    """List a function's table under the function's name, or one of each file under a name."""
+
+    def listed(build: Build) -> Build:
+        TABLES.update({name: partial(build, file) for name, file in files.items()})
+        if not files:
+            TABLES[build.__name__] = build
+        return build
+
+    return listed
 
 
 @cache

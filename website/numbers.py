@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from website import tables  # noqa: F401 - lists the tables
 from website.blocks import PageError, pages
-from website.tables import TABLES
+from website.files import TABLES
 
 _TABLE: Final = re.compile(
     r"(?P<begin><!-- table: (?P<name>\w+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL

@@ -31,9 +31,7 @@ Row = Mapping[str, Any]
 
 
 def results(path: Path = FILE) -> dict[str, Any]:
-    """Read the committed results; without rows as long as there is no file."""
-    if not path.exists():
-        return {"mode": "events", "runs": [], "rows": []}
+    """Read the committed results."""
     content: dict[str, Any] = json.loads(path.read_text())
     return content
 
@@ -50,16 +48,11 @@ def rewritten(text: str, content: Mapping[str, Any]) -> str:
 def tables(content: Mapping[str, Any]) -> str:
     """Write all that is generated: origin, figure, one line a kernel, and one a row."""
     timed = [row for row in content["rows"] if "ours" in row]
-    parts = [_list_of_kernels(timed)]
-    if timed:
-        parts = [
-            _origin(content),
-            f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n",
-            *parts,
-        ]
-        names = dict.fromkeys(row["kernel"] for row in timed)
-        parts += [_backward(pairs)] if (pairs := backward(timed)) else []
-        parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
+    figure = f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n"
+    names = dict.fromkeys(row["kernel"] for row in timed)
+    parts = [_origin(content), figure, _list_of_kernels(timed)]
+    parts += [_backward(pairs)] if (pairs := backward(timed)) else []
+    parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
 
 
@@ -218,8 +211,7 @@ def main() -> None:
     """Write document and figure."""
     content = results()
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), content))
-    if content["rows"]:
-        draw(content["rows"], FIGURE)
+    draw(content["rows"], FIGURE)
 
 
 if __name__ == "__main__":

@@ -150,16 +150,14 @@ def page_of(name: str) -> Path:
 
 
 def rewritten(name: str, text: str, file: Path) -> str:
-    """Return a page with the times of a file; without it, with the command that makes it."""
-    content = json.loads(file.read_text()) if file.exists() else None
+    """Return a page with the times of a file."""
+    content = json.loads(file.read_text())
     return between(text, BEGIN, END, f"\n{times(name, content)}\n\n", page_of(name).name)
 
 
-def times(name: str, content: Mapping[str, Any] | None) -> str:
+def times(name: str, content: Mapping[str, Any]) -> str:
     """Write where the times come from, and a line a step and a size."""
     call = f"`python -m benchmarks.ladder {name}`"
-    if content is None:
-        return f"{call} times the steps on a GPU; no times are kept yet."
     origin = content["provenance"]
     said = (
         f"{origin['device']}, Triton {origin['triton']}, PyTorch {origin['torch']}, "

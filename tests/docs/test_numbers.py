@@ -9,9 +9,8 @@ import pytest
 
 from website import claims
 from website.blocks import PageError, pages
-from website.files import provenance, results
+from website.files import TABLES, provenance, results
 from website.numbers import written
-from website.tables import TABLES
 
 PAGE = Path("page.md")
 

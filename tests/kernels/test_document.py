@@ -63,13 +63,11 @@ def test_template_is_one() -> None:
 def test_figure_shows_every_kernel() -> None:
     """The committed figure names each kernel of the results, and stays small."""
     rows = results()["rows"]
-    assert FIGURE.exists() == bool(rows)
-    if rows:
-        text = FIGURE.read_text()
-        assert len(text) < MOST_BYTES
-        timed = {row["kernel"] for row in with_backward(rows) if "over_vendor" in row}
-        assert not timed & set(PARTS)
-        assert [name for name in timed if f">{name}<" not in text] == []
+    text = FIGURE.read_text()
+    assert len(text) < MOST_BYTES
+    timed = {row["kernel"] for row in with_backward(rows) if "over_vendor" in row}
+    assert not timed & set(PARTS)
+    assert [name for name in timed if f">{name}<" not in text] == []
 
 
 @pytest.fixture
@@ -118,13 +116,6 @@ def test_what_failed_has_no_row(only_vector_add: None) -> None:
     made = rewritten(BEGIN + END, found(row(16, 3.0), wrong))
     assert "| **3.00** (3.00 to 3.00) | 1 |" in made
     assert "n=8" not in made
-
-
-def test_nothing_is_timed(only_vector_add: None) -> None:
-    """Without results the kernels are listed, each without a speed."""
-    made = rewritten(BEGIN + END, {"mode": "events", "runs": [], "rows": []})
-    assert "| torch.add | - | 0 |" in made
-    assert FIGURE.name not in made
 
 
 def backward_row(kernel: str, ours: float, vendor: float, shape: int = 8) -> dict[str, Any]:
