@@ -189,7 +189,7 @@ def packages() -> str:
                     f"{first['asmtune']:.1f} s",
                     f"{first['asmtune_warm']:.2f} s",
                     f"{data['speed']['asmtune']:.3f}",
-                    data.get("verdict") or ("equal" if data["equal"] else "differ"),
+                    data["verdict"],
                     f"{program['provenance']['date'][:10]}, {program['provenance']['commit']}",
                 ]
             )

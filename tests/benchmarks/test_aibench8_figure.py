@@ -86,27 +86,3 @@ def test_files(tmp_path: Path) -> None:
     first = (tmp_path / "aibench8.png").read_bytes()
     assert first.startswith(b"\x89PNG")
     assert first == (again / "aibench8.png").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "there is no file"),
-        ("{", "is no JSON"),
-        ("[]", "has no meta and summary"),
-        ('{"meta": {}}', "has no meta and summary"),
-    ],
-)
-def test_bad_files(
-    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A file that is none of the experiment's is refused in one line."""
-    path = tmp_path / "results.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(SystemExit) as ended:
-        figure.main([str(path)])
-    assert ended.value.code == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert message in last
-    assert sorted(tmp_path.iterdir()) == ([path] if content is not None else [])
