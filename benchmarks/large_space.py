@@ -66,7 +66,7 @@ def measured(sizes: tuple[int, int, int], sample: int, folder: Path) -> dict[str
     chosen = random.Random(0).sample(configs, sample)
     # Tiles of 256 x 256 in two warps spill for minutes of compiling.
     separate = replace(settings, cache_dir=folder / "random", compile_timeout_s=8.0)
-    baseline = exhaustive(problem, chosen, target, separate, fine=False)
+    baseline = exhaustive(problem, chosen, target, separate)
     choices = {"asmtune": record.winner.to_dict(), "random": baseline["coarse"]["best"]}
     times = retimed(problem, choices, target, settings)
     return {

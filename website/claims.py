@@ -11,8 +11,8 @@ from benchmarks.harness import table
 from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
 from website.blocks import PageError
-from website.files import link, provenance, results, shown
-from website.labels import GROUPS, OLDER_BALANCED
+from website.files import link, results, shown
+from website.labels import GROUPS
 
 STAR = " *"
 BELOW = 0.97
@@ -54,10 +54,7 @@ def first_look() -> str:
     cores = data["cores_a_lane"]
     heads = [f"H200, {cores} cores, caches empty", "`triton.autotune`"]
     heads += [f"all compiled by {cores}, timed 5/20 ms", "asmtune"]
-    fine = all("fine" in task["exhaustive"] for task in tasks if "exhaustive" in task)
-    heads += [
-        f"speed of the config chosen, best of all timed {'25/100' if fine else '5/20'} ms = 1"
-    ]
+    heads.append("speed of the config chosen, best of all timed 5/20 ms = 1")
     return "\n\n".join([table(heads, rows), *notes()])
 
 
@@ -74,7 +71,7 @@ def _parts(tasks: int, whole: float, run: float, rest: float) -> str:
 
 
 def notes() -> list[str]:
-    """Say what was scaled, and whether the effort has changed since."""
+    """Say what was scaled."""
     data = results("side_by_side")
     tasks, limit = data["tasks"], data.get("scaled_above_s", 300)
     lines = []
@@ -86,11 +83,6 @@ def notes() -> list[str]:
             f"`*` Scaled: a random {_share(scaled)} of the configs was run, where all would take "
             f"over {limit:.0f} s, and its choice is the best of those. "
             + _parts(len(tasks), whole, run, rest)
-        )
-    if provenance("side_by_side")["commit"] in OLDER_BALANCED:
-        lines.append(
-            "These runs are of an older effort `balanced`. It has since got larger batches and a "
-            "higher threshold of expected gain."
         )
     return lines
 

@@ -160,14 +160,13 @@ def side_by_side() -> str:
                 f"{TASKS[task['kernel']]} {', '.join(str(n) for n in _sizes(task['shape']))}",
                 str(task["configs"]),
                 f"{by_triton['seconds']:.0f} s{star(by_triton)}",
-                f"{best['fine']['seconds']:.0f} s" if "fine" in best else "not run",
                 f"{best['coarse']['seconds']:.0f} s",
                 f"{task['asmtune']['seconds']:.1f} s",
                 f"{speed(task):.3f}",
             ]
         )
     heads = ["task", "configs", "`triton.autotune`"]
-    heads += [f"all compiled by {data['cores_a_lane']}, timed 25/100 ms", "timed 5/20 ms"]
+    heads += [f"all compiled by {data['cores_a_lane']}, timed 5/20 ms"]
     return "\n\n".join([table((*heads, "asmtune", "speed"), rows), *notes()])
 
 
@@ -266,8 +265,7 @@ def tuned_against() -> str:
     data = results("side_by_side")
     summary, cores = data["summary"], data["cores_a_lane"]
     present = [name for name in TUNED_AGAINST if name in summary]
-    longest = next(name for name in ("exhaustive_25_100", "exhaustive_5_20") if name in summary)
-    speeds = {"autotune": "speed_over_autotune", longest: "speed"}
+    speeds = {"autotune": "speed_over_autotune", "exhaustive_5_20": "speed"}
     rows = []
     for name in present:
         pairs = [(summary[name], ".1f"), (summary.get(speeds.get(name)), ".3f")]

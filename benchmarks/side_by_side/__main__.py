@@ -1,7 +1,7 @@
 """Measurement of the tasks, on GPUs with an equal share of the cores each.
 
     python -m benchmarks.side_by_side KERNELS [--gpus N] [--lanes 0,1,2,3] [--most-s S] [--parts N]
-        [--no-fine] [--seconds S] [--keep FILE] [--output FILE]
+        [--seconds S] [--keep FILE] [--output FILE]
 
 KERNELS is a folder with the oracle's kernels. Each of `--gpus` GPUs takes one task after the other
 until `--seconds` are over; the task that runs then is cut. `--keep` takes over the tasks that an
@@ -11,9 +11,6 @@ the next does.
 Where `triton.autotune` would take more than `--most-s`, a random 1/`--parts` of the configs is run,
 and its seconds are scaled: each such task says `scaled`, how many configs it ran (`run`), and their
 `share`.
-`--no-fine` leaves out the timing of all configs by 25/100 ms; the best of all is then that of
-5/20 ms.
-
 The model of `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds
 are reported separately. All caches of compiled code are empty at the start of each task. A task
 that fails or runs out of time is reported as such and does not stop the others.
@@ -101,8 +98,7 @@ class Worker(threading.Thread):
 
 
 def _effort_options(effort: Effort) -> list[str]:
-    options = ["--most-s", str(effort.most_s), "--parts", str(effort.parts)]
-    return options if effort.fine else [*options, "--no-fine"]
+    return ["--most-s", str(effort.most_s), "--parts", str(effort.parts)]
 
 
 def task_name(task: Mapping[str, Any]) -> str:
@@ -134,7 +130,6 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--most-s", type=float, default=300.0)
     parser.add_argument("--parts", type=int, default=4)
-    parser.add_argument("--no-fine", dest="fine", action="store_false")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all together")
     parser.add_argument("--keep", type=Path, help="results of an earlier run")
     parser.add_argument("--output", type=Path, default=RESULTS / "side_by_side.json")
@@ -146,7 +141,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: at least 1")
     options.end = time.monotonic() + options.seconds
-    options.effort = Effort(options.most_s, options.parts, options.fine)
+    options.effort = Effort(options.most_s, options.parts)
     return options
 
 

@@ -26,8 +26,7 @@ def _row(**changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"kernel": "k", "shape": {"M": 1}, "configs": 8}
     row["asmtune"] = {"seconds": 2.0}
     row["triton.autotune"] = {"seconds": 80.0}
-    coarse, fine = {"seconds": 12.0, "timing_s": 2.0}, {"seconds": 19.0, "timing_s": 9.0}
-    row["exhaustive"] = {"coarse": coarse, "fine": fine}
+    row["exhaustive"] = {"coarse": {"seconds": 12.0, "timing_s": 2.0}}
     row["retimed_us"] = {"asmtune": 10.0, "triton.autotune": 11.0, "exhaustive": 9.0}
     return {**row, **changes}
 
@@ -52,7 +51,7 @@ def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(program.Worker, "_process", process)
     monkeypatch.setattr(program, "fitted", fitted)
-    options = ["kernels", "--gpus", "1", "--parts", "8", "--most-s", "45", "--no-fine"]
+    options = ["kernels", "--gpus", "1", "--parts", "8", "--most-s", "45"]
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     program.main([*options, "--seconds", "60", "--output", str(first)])
     told = json.loads(first.read_text())
@@ -111,16 +110,14 @@ def test_part_is_told(
     assert row["seconds_run"] == run
 
 
-def test_summary_without_the_fine_timing() -> None:
-    """Tasks whose configs were not timed for 25/100 ms are in all means but that one's."""
-    short = _row(exhaustive={"coarse": {"seconds": 12.0, "timing_s": 2.0}})
-    whole = summary([short, _row()])
+def test_summary() -> None:
+    """A summary has means and worst cases; a task that failed counts in none."""
+    whole = summary([_row(), {**_row(), "error": "ran out of time"}])
+    assert (whole["tasks"], whole["of"]) == (1, 2)
     assert whole["autotune"] == {"geomean": 40.0, "worst": 40.0}
     assert whole["exhaustive_5_20"]["geomean"] == 6.0
-    assert whole["exhaustive_25_100"] == {"geomean": 9.5, "worst": 9.5, "tasks": 1}
     assert whole["speed"]["geomean"] == 0.9
-    assert "exhaustive_25_100" not in summary([short])
-    assert "nans" in table([short])
+    assert "ran out of time" in table([{**_row(), "error": "ran out of time"}])
 
 
 def test_summary_of_recorded_tasks() -> None:
