@@ -17,8 +17,8 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,23 +26,113 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.base.settings import Settings
+from asmtune.compile.lower import Lowering
+from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.occupancy import occupancy
-from asmtune.core.oracle import load_oracle
+from asmtune.core.oracle import Oracle, Task, load_oracle
+from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
+from asmtune.predict.features.registry import FEATURES
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import Front, Judge, Outcomes
 from asmtune.predict.score.examples import TaskRows
+from asmtune.predict.score.learned import FEWEST
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
+from asmtune.workshop.replay.flow import judged_moments
 from asmtune.workshop.replay.results import CUTS, ScorerResult
 from asmtune.workshop.replay.train import rank_unseen, unseen_result
-from benchmarks.launches import Launch, Reader, TimedTask, read
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, target_of, write
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A compiled config in one launch.
+
+    Attributes:
+        config: the config.
+        compiled: profile of its assembly.
+        sketched: profile of its TTGIR.
+        work: work of the launch.
+    """
+
+    config: Config
+    compiled: Profile
+    sketched: Profile
+    work: Work
+
+
+@dataclass(frozen=True)
+class TimedTask:
+    """The timed configs of a task that compile.
+
+    Attributes:
+        task: the task.
+        milliseconds: time of each launch.
+        launches: the configs, in the file's order.
+    """
+
+    task: Task
+    milliseconds: Sequence[float]
+    launches: Sequence[Launch]
+
+
+@dataclass(frozen=True)
+class Reader(Funnel):
+    """A funnel that remembers which problem it judged last.
+
+    Attributes:
+        fronts: the last problem's front end.
+    """
+
+    fronts: list[Front] = field(default_factory=list)
+
+    def front(self, problem: Problem) -> Front:
+        """Give the front end of a problem; kept until the next problem."""
+        self.fronts[:] = [super().front(problem)]
+        return self.fronts[0]
+
+
+def read(oracle: Oracle, kernels: Path, reader: Reader) -> Iterator[TimedTask]:
+    """Read the tasks of a file that the learned scorer ranks, with their launches.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    for judged in judged_moments(oracle, kernels, reader, early=False):
+        task, compiled = judged.task, judged.compiled
+        front = reader.fronts[0]
+        sketched = front.verdicts([v.config for v in compiled], "sketch", reader.sketches)
+        lowering = Lowering(front.problem, reader.target, reader.settings.compile_timeout_s)
+        judge = Judge(front.problem, reader.target, reader.kernels)
+        milliseconds, launches = [], []
+        for row, *moments in zip(task.rows, compiled, sketched, strict=True):
+            config = moments[0].config
+            built = _profile(moments[0], reader.known)
+            early = _profile(moments[1], reader.sketches)
+            request = lowering.request(config)
+            if row.ms is None or built is None or early is None or isinstance(request, Failure):
+                continue
+            milliseconds.append(row.ms)
+            launches.append(Launch(config, built, early, judge.work(config, request.ttir)))
+        if len(launches) >= FEWEST:
+            yield TimedTask(task, milliseconds, launches)
+
+
+def _profile(verdict: Verdict, known: Outcomes) -> Profile | None:
+    """Give the profile from which the features of a verdict were computed."""
+    outcome = known.get(verdict.artifact or "")
+    return outcome.reading if isinstance(outcome, CompiledConfig) else None
+
 
 INSTRUCTIONS: Final = frozenset({"text", "instructions", "work"})
 RESOURCES: Final = frozenset({"resources", "occupancy"})
@@ -209,7 +299,7 @@ def main() -> None:
     devices = list(dict.fromkeys(oracle.device for oracle in oracles))
     if len(devices) > 1:
         raise SystemExit(f"files of several devices ({', '.join(devices)}): one at a time")
-    target = match_device(devices[0]) or load_target(devices[0])
+    target = target_of(devices[0])
     settings = Settings.from_environment()
     with ProgressBar() as progress:
         reader = Reader(target, make_scorer("chance"), settings, progress=progress)

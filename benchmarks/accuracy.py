@@ -24,7 +24,7 @@ from asmtune.workshop.regression.accuracy_guard import judge, limits_of
 from asmtune.workshop.regression.accuracy_run import AccuracyRequest, AccuracyRun
 from asmtune.workshop.regression.accuracy_subject import load_subject
 from asmtune.workshop.regression.check_page import check_markdown
-from benchmarks.marked import between
+from benchmarks.harness import between
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "accuracy.json"

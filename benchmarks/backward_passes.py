@@ -11,7 +11,6 @@ begins after this number of seconds. Each function's file is written after each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -34,8 +33,8 @@ from asmtune.kernels import (
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.workshop.kernel_checks.tolerances import excess
+from benchmarks.harness import parser, until, write
 from benchmarks.ladder.__main__ import timed
-from benchmarks.provenance import RESULTS, write
 
 Shape = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
@@ -185,11 +184,8 @@ def record(
     problems: Sequence[tuple[str, Shape]], policy: TimingPolicy, seconds: float, folder: Path
 ) -> bool:
     """Measure problems until the time is over, print and write them; say if all are right."""
-    end, rows = time.monotonic() + seconds, list[dict[str, Any]]()
-    for place, (name, shape) in enumerate(problems):
-        if time.monotonic() >= end:
-            print(f"stopped after {place} of {len(problems)} problems", flush=True)
-            break
+    rows: list[dict[str, Any]] = []
+    for name, shape in until(problems, seconds, "give more --seconds, or a function"):
         rows.append(row(name, shape, policy))
         print(json.dumps(rows[-1]), flush=True)
         own = [row for row in rows if row["function"] == name]
@@ -199,12 +195,13 @@ def record(
 
 def main() -> None:
     """Measure, write and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("function", nargs="?", choices=("conv2d", "gru"), default=None)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=45.0, help="begin no problem after these")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder")
-    options = parser.parse_args()
+    arguments = parser(__doc__, ".")  # a file for each function, in a folder
+    arguments.add_argument("function", nargs="?", choices=("conv2d", "gru"), default=None)
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument(
+        "--seconds", type=float, default=45.0, help="begin no problem after these"
+    )
+    options = arguments.parse_args()
     torch.backends.cudnn.benchmark = True
     for module in TUNED:
         reconfigure(module, skip_tuning_below_us=None, effort="quick")

@@ -24,7 +24,7 @@ from asmtune.base.settings import Settings
 from asmtune.measure.timing.nvml import device_name
 from asmtune.workshop.regression.processes import BenchRequest, Collected, Processes
 from asmtune.workshop.regression.run import BenchRow, run_to_json
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.harness import RESULTS, provenance
 
 FILE = RESULTS / "bench_runs.json.gz"
 

@@ -16,17 +16,13 @@ one kind and then the other: `plain` is `@triton.jit` with the winner's config w
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import caches, child, parser, write
 
 PHASES = ("import_s", "context_s", "first_s")
 VARIANTS = ("plain", "tuned")
@@ -40,17 +36,9 @@ def launched(variant: str, config: dict[str, Any], folder: Path) -> dict[str, An
     Raises:
         SystemExit: it failed; shows what it said.
     """
-    environment = {
-        **os.environ,
-        "PYTHONDONTWRITEBYTECODE": "",  # an installed package is not compiled at each start
-        "ASMTUNE_CACHE_DIR": str(folder / "asmtune"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
-    }
-    command = [sys.executable, "-m", "benchmarks.cold_start_child", variant, json.dumps(config)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{variant}: exit code {done.returncode}\n{done.stderr}")
-    times: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    words = ("benchmarks.cold_start_child", variant, json.dumps(config))
+    # An installed package is not compiled at each start.
+    times: dict[str, Any] = child(*words, **caches(folder), PYTHONDONTWRITEBYTECODE="")
     if not times["right"]:
         raise SystemExit(f"{variant}: the product is wrong")
     times["whole_s"] = sum(times[phase] for phase in PHASES)
@@ -95,10 +83,9 @@ def summary(processes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 def main() -> None:
     """Write the file, and print the medians."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--output", type=Path, default=RESULTS / "cold_start.json")
-    arguments = parser.parse_args()
+    options = parser(__doc__, "cold_start.json")
+    options.add_argument("--rounds", type=int, default=15)
+    arguments = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = measured(arguments.rounds, Path(folder))
     medians = summary(results["processes"])

@@ -27,7 +27,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay
-from benchmarks.provenance import write
+from benchmarks.harness import write
 
 
 def main() -> None:

@@ -26,8 +26,7 @@ from asmtune.measure.timing.statistics import holm
 from asmtune.workshop.regression.compare import Terms, compare
 from asmtune.workshop.regression.run import BenchRun, run_from_json
 from benchmarks.bench_samples import FILE as RECORDED
-from benchmarks.marked import between
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, between, write
 
 FILE = RESULTS / "false_alarms.json"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "regression.md"

@@ -1,22 +1,14 @@
-"""The funnel's first stage: what it keeps of the best, and how long it takes.
+"""The share of the best speed that the funnel's first stage keeps.
 
-    python -m benchmarks.first_stage [--kept | --speed] [--output FILE]
+    python -m benchmarks.first_stage [--only KERNEL] [--output FILE]
 
-Needs no GPU. `--kept` ranks recorded tasks four ways by each scorer: with every config sketched,
-by tile arithmetic alone, and by tile arithmetic and sketches of a quarter, at most 100, and of a
-tenth. The share of the best speed among the first k is averaged. `--speed` ranks 10,000 configs of
-a GEMM in a fresh process, without compiling, and makes the demo's report with empty caches. Without
-either, both are done; a part that is not done keeps its figures in the output file.
+Needs no GPU. Ranks recorded tasks four ways by each scorer: with every config sketched, by tile
+arithmetic alone, and by tile arithmetic and sketches of a quarter, at most 100, and of a tenth. The
+share of the best speed among the first k is averaged.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -32,19 +24,12 @@ from asmtune.core.oracle import Oracle, Task, load_oracle
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.arithmetic import Unread, estimated
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import SKETCHES, sketch_best
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.tuning import initial_state
-from asmtune.tuning.options import EFFORTS
-from asmtune.tuning.search.base import Predictor
-from asmtune.workshop.replay.flow import Judged, recorded_configs
-from benchmarks.provenance import RESULTS, write
-from benchmarks.prune_overhead import cpu_seconds
-from benchmarks.replay_strategies import effort_plan
-from benchmarks.strategy_replay import searched
+from asmtune.workshop.replay.flow import recorded_configs
+from benchmarks.harness import RESULTS, parser, write
 
 HERE = Path(__file__).parent
 CUTS = (1, 5, 10, 20)
@@ -58,30 +43,13 @@ FILES = {
 }
 """Kernels of recorded files, one task of each: its middle one."""
 
-MANY = 10_000
-
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kept", action="store_true")
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--rank-many", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--demo", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--only", help="one kernel's name")
-    parser.add_argument("--output", type=Path, default=RESULTS / "first_stage.json")
-    options = parser.parse_args()
-    if options.rank_many or options.demo:
-        print(json.dumps(rank_many() if options.rank_many else demo()))
-        return
-    both = not (options.kept or options.speed)
-    known = json.loads(options.output.read_text()) if options.output.exists() else {}
-    known.pop("provenance", None)
-    if options.kept or both:
-        known |= kept(options.only)
-    if options.speed or both:
-        known |= {"many": fresh("rank-many"), "demo": fresh("demo")}
-    write(options.output, known)
+    arguments = parser(__doc__, "first_stage.json")
+    arguments.add_argument("--only", help="one kernel's name")
+    options = arguments.parse_args()
+    write(options.output, kept(options.only))
 
 
 def kept(only: str | None) -> dict[str, Any]:
@@ -94,13 +62,7 @@ def kept(only: str | None) -> dict[str, Any]:
         way: [round(float(np.mean([task["kept"][way][i] for task in tasks])), 4) for i in range(4)]
         for way in ways
     }
-    search = {
-        name: [
-            round(float(np.mean([task["search"][name][i] for task in tasks])), 4) for i in (0, 1, 2)
-        ]
-        for name in tasks[0]["search"]
-    }
-    return {"cuts": CUTS, "kept": means, "search": search, "tasks": tasks}
+    return {"cuts": CUTS, "kept": means, "tasks": tasks}
 
 
 def recorded() -> Iterator[tuple[Task, Path]]:
@@ -133,14 +95,11 @@ def _task(funnel: Funnel, scorers: Sequence[Scorer], task: Task, folder: Path) -
         for how, count in (("", most), (" of a tenth", -(-len(configs) // 10))):
             both = sketch_best(front, estimates, ranker, count, known).verdicts
             result[f"{scorer.name}, arithmetic and sketches{how}"] = _shares(both, ranker, times)
-    search = _searches(replace(funnel, sketches=known), front, task, sketched, most)
     return {
-        "search": search,
         "task": task.name,
         "configs": len(configs),
         "sketched": most,
         "cpu_seconds": round(seconds, 2),
-        "features": _agreement(sketched, estimates),
         "kept": result,
     }
 
@@ -153,115 +112,6 @@ def _shares(verdicts: Sequence[Verdict], ranker: Ranker, times: dict[Any, float]
     order = sorted(range(len(able)), key=lambda place: -scores[place])
     ranked = [times[able[place].config] for place in order]
     return [round(min(times.values()) / min(ranked[:cut]), 4) for cut in CUTS]
-
-
-def _searches(
-    funnel: Funnel, front: Front, task: Task, sketched: Sequence[Verdict], most: int
-) -> dict[str, list[float]]:
-    """Return what searches keep, and their mean compiles and timings, by effort and beginning."""
-    configs = [verdict.config for verdict in sketched]
-    found = {}
-    initial_state.MOST_SKETCHES, before = most, initial_state.MOST_SKETCHES  # type: ignore[misc]
-    predictor = Predictor(funnel.scorer, funnel.target)
-    for name in ("quick", "balanced"):
-        effort = EFFORTS[name]
-        ranking = initial_state.first_ranking(funnel, front, configs, effort)
-        later = ranking.later and ranking.later()
-        beginnings = {
-            "all sketched": (sketched, None),
-            "arithmetic and sketches": (later or ranking.verdicts, None),
-            "a sample first": (ranking.verdicts, later and (lambda verdicts=later: verdicts)),
-        }
-        for how, (initial, rest) in beginnings.items():
-            plan = effort_plan(effort)
-            judged = Judged(task, sketched, initial)
-            done = [
-                searched(judged, plan, predictor, seed, rest).marks[-1]
-                for seed in range(plan.seeds)
-            ]
-            found[f"{name}, {how}"] = [
-                round(float(np.mean([getattr(mark, what) for mark in done])), 4)
-                for what in ("kept", "compiles", "timings")
-            ]
-    initial_state.MOST_SKETCHES = before  # type: ignore[misc]
-    return found
-
-
-def _agreement(sketched: Sequence[Verdict], estimates: Sequence[Verdict]) -> dict[str, Any]:
-    """Return how near the estimated features are to the sketches'."""
-    pairs = [
-        (s.features, e.features, s.predicted_us, e.predicted_us)
-        for s, e in zip(sketched, estimates, strict=True)
-        if s.features is not None and e.features is not None
-    ]
-    exact = {
-        name: round(float(np.mean([s[name] == e[name] for s, e, _, _ in pairs])), 3)
-        for name in ("shared_bytes", "regs_per_thread", "programs_per_sm", "programs")
-    }
-    within = {
-        name: round(
-            float(np.mean([abs(s[name] - e[name]) <= 0.1 * s[name] for s, e, _, _ in pairs])), 3
-        )
-        for name in ("shared_bytes", "regs_per_thread", "tensor_cycles")
-    }
-    ranks = [np.argsort(np.argsort([pair[place] for pair in pairs])) for place in (2, 3)]
-    rho = float(np.corrcoef(*ranks)[0, 1])
-    return {"equal": exact, "within 10%": within, "rank correlation of times": round(rho, 3)}
-
-
-def fresh(part: str) -> dict[str, Any]:
-    """Run a part of this file in a fresh process with empty caches."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.first_stage", f"--{part}"]
-        caches = {"ASMTUNE_CACHE_DIR": f"{folder}/a", "TRITON_CACHE_DIR": f"{folder}/t"}
-        start = time.perf_counter()
-        done = subprocess.run(
-            command, env={**os.environ, **caches}, stdout=subprocess.PIPE, check=True
-        )
-        wall = round(time.perf_counter() - start, 1)
-    load = round(os.getloadavg()[0], 1)
-    return {**json.loads(done.stdout), "process_seconds": wall, "load_of_the_machine": load}
-
-
-def rank_many() -> dict[str, float]:
-    """Rank the first 10,000 configs of a GEMM's space, with Triton imported before."""
-    from asmtune.kernels import tiled_matmul as matmul
-    from benchmarks.large_space import space
-
-    problem = matmul.problem({"M": 4096, "N": 4096, "K": 4096}, "fp16", "meta")
-    funnel = Funnel(load_target("H200"), make_scorer("roofline"), Settings.from_environment())
-    configs = list(space().configs(**problem.shape))[:MANY]
-    front: Front = funnel.front(problem)
-    front.lowering  # noqa: B018 - imports Triton
-    start, cpu = time.perf_counter(), time.process_time()
-    estimates = estimated(front, configs)
-    assert not isinstance(estimates, Unread)
-    ranker = Ranker(funnel.scorer, funnel.target, "sketch")
-    ranker.scorer.score(
-        [Candidate(v.config, ranker.target, features=v.features) for v in estimates]
-    )
-    return {
-        "configs": len(configs),
-        "tiles": len({tuple(config.kwargs.items()) for config in configs}),
-        "seconds": round(time.perf_counter() - start, 2),
-        "cpu_seconds": round(time.process_time() - cpu, 2),
-    }
-
-
-def demo() -> dict[str, Any]:
-    """Make the demo's report."""
-    from asmtune.kernels import tiled_matmul as matmul
-    from asmtune.runtime.offline.pruning import prune_report
-
-    problem = matmul.problem({"M": 4096, "N": 4096, "K": 4096}, "fp16", "meta")
-    report = prune_report(problem, matmul.space(), target="H200")
-    cpu = {name: round(seconds, 1) for name, seconds in cpu_seconds().items()}
-    return {
-        "counts": report.counts(),
-        "stages": dict(report.seconds),
-        "cpu_seconds": cpu,
-        "cpu_seconds_in_all": round(sum(cpu.values()), 1),
-    }
 
 
 if __name__ == "__main__":

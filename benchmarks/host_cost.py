@@ -12,18 +12,13 @@ tuned: the host's time does not depend on the config. The file is written after 
 
 from __future__ import annotations
 
-import argparse
 import math
-import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch.nn import functional
@@ -33,7 +28,7 @@ from asmtune.measure.timing.nvml import NO_GPU
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners, reconfigure
 from asmtune.runtime.options import numbers
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import empty_caches, host_times, parser, write
 from tests.kernels.accuracy import case_of, module_of
 
 CALLS = 60
@@ -143,46 +138,13 @@ def _first_config(tuner: AsmAutotuner, arguments: Mapping[str, Any]) -> Config:
     return tuner.space.first(**numbers(arguments))
 
 
-def round_us(way: Way, calls: int) -> float:
-    """Measure the host time of a call, in microseconds."""
-    _wait()
-    start = time.perf_counter()
-    for _ in range(calls):
-        way()
-    return (time.perf_counter() - start) / calls * 1e6
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def measured(all_ways: Mapping[str, Way], rounds: int, calls: int) -> dict[str, Any]:
-    """Measure median, 20th and 80th percentile of each way, in interleaved rounds."""
-    for way in all_ways.values():
-        for _ in range(FEWEST):
-            way()
-    samples: dict[str, list[float]] = {name: [] for name in all_ways}
-    for _ in range(rounds):
-        for name, way in all_ways.items():
-            samples[name].append(round_us(way, calls))
-    _wait()
-    return {name: _percentiles(taken) for name, taken in samples.items()}
-
-
-def _percentiles(samples: list[float]) -> dict[str, float]:
-    fifths = statistics.quantiles(samples, n=5)
-    figures = {"median_us": statistics.median(samples), "p20_us": fifths[0], "p80_us": fifths[3]}
-    return {name: round(value, 3) for name, value in figures.items()}
-
-
 def row(name: str, rounds: int, device: str, calls: int) -> dict[str, Any]:
     """Measure a function in all phases; add what ours takes of PyTorch's time."""
     host = getattr(module_of(name), name).prepared
     phases: dict[str, Any] = {}
     for phase, by_way in ways(name, device).items():
         with torch.set_grad_enabled(phase != FORWARD):
-            figures = measured(by_way, rounds, calls)
+            figures: dict[str, Any] = host_times(by_way, rounds, calls, FEWEST)
         ratio = figures["ours"]["median_us"] / figures["torch"]["median_us"]
         phases[phase] = {**figures, "of_torch": round(ratio, 3)}
     return {
@@ -191,26 +153,6 @@ def row(name: str, rounds: int, device: str, calls: int) -> dict[str, Any]:
         "prepared": len(host),
         "refused": list(host.refused),
     }
-
-
-def pieces(rounds: int, device: str, calls: int) -> dict[str, Any]:
-    """Measure what each call is made of: memory, and questions to PyTorch."""
-    x = torch.empty((64, 1024), dtype=torch.float16, device=device)
-    memory: Any = torch._C._dynamo.guards
-    quick = memory._empty_strided_cuda if device == "cuda" else memory._empty_strided_cpu
-    return measured(
-        {
-            "torch.empty_like": partial(torch.empty_like, x),
-            "memory of a prepared call": partial(quick, (64, 1024), (1024, 1), torch.float16),
-            "dispatch modes": torch._C._len_torch_dispatch_stack,
-            "function modes": torch._C._len_torch_function_stack,
-            "functorch": torch._C._are_functorch_transforms_active,
-            "autocast": torch._C._is_any_autocast_enabled,
-            "grad mode": torch.is_grad_enabled,
-        },
-        rounds,
-        calls,
-    )
 
 
 def line(name: str, result: Mapping[str, Any]) -> str:
@@ -236,7 +178,7 @@ def record(
 ) -> None:
     """Measure functions and print them; a run that is cut leaves the rows of those before."""
     results: dict[str, Any] = {"rounds": rounds, "calls": calls, "aims": AIMS}
-    results |= {"pieces": pieces(rounds, device, calls), "functions": {}}
+    results |= {"functions": {}}
     for name in names:
         launch_first_configs(name)
         results["functions"][name] = row(name, rounds, device, calls)
@@ -246,22 +188,18 @@ def record(
 
 def main() -> None:
     """Measure, write and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("functions", nargs="*", metavar="FUNCTION", help=f"of {', '.join(CASES)}")
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--output", type=Path, default=RESULTS / "host_cost.json")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "host_cost.json")
+    arguments.add_argument("functions", nargs="*", help=f"of {', '.join(CASES)}")
+    arguments.add_argument("--rounds", type=int, default=60)
+    options = arguments.parse_args()
     unknown = sorted(set(options.functions) - set(CASES))
     if unknown:
-        parser.error(f"unknown function {unknown[0]!r}: one of {', '.join(CASES)}")
+        arguments.error(f"unknown function {unknown[0]!r}: one of {', '.join(CASES)}")
     if options.rounds < 2:  # percentiles need two
-        parser.error(f"--rounds {options.rounds}: give 2 or more")
+        arguments.error(f"--rounds {options.rounds}: give 2 or more")
     if not torch.cuda.is_available():
         sys.exit(f"benchmarks.host_cost needs a CUDA GPU; {NO_GPU}")
-    with (
-        tempfile.TemporaryDirectory() as folder,  # what the user has tuned stays out
-        mock.patch.dict("os.environ", ASMTUNE_CACHE_DIR=folder),
-    ):
+    with empty_caches():  # what the user has tuned stays out
         record(options.functions or list(CASES), options.rounds, options.output)
 
 

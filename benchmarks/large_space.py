@@ -10,10 +10,7 @@ fitted before.
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +21,9 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.space.space import Space
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.predict.score.learned import Learned
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import empty_caches, fitted, parser, write
 from benchmarks.side_by_side.baselines import exhaustive
 from benchmarks.side_by_side.one import retimed
 
@@ -70,7 +66,7 @@ def measured(sizes: tuple[int, int, int], sample: int, folder: Path) -> dict[str
     chosen = random.Random(0).sample(configs, sample)
     # Tiles of 256 x 256 in two warps spill for minutes of compiling.
     separate = replace(settings, cache_dir=folder / "random", compile_timeout_s=8.0)
-    baseline = exhaustive(problem, chosen, target, separate, fine=False)
+    baseline = exhaustive(problem, chosen, target, separate)
     choices = {"asmtune": record.winner.to_dict(), "random": baseline["coarse"]["best"]}
     times = retimed(problem, choices, target, settings)
     return {
@@ -90,19 +86,13 @@ def measured(sizes: tuple[int, int, int], sample: int, folder: Path) -> dict[str
 
 def main() -> None:
     """Run the benchmark and write the result."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--shape", default=",".join(map(str, SHAPE)))
-    parser.add_argument("--random", type=int, default=1500)
-    parser.add_argument("--output", type=Path, default=RESULTS / "large_space.json")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "large_space.json")
+    arguments.add_argument("--shape", default=",".join(map(str, SHAPE)))
+    arguments.add_argument("--random", type=int, default=1500)
+    options = arguments.parse_args()
     m, n, k = map(int, options.shape.split(","))
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        os.environ["ASMTUNE_CACHE_DIR"] = str(folder / "asmtune")
-        os.environ["TRITON_CACHE_DIR"] = str(folder / "triton")
-        start = time.perf_counter()
-        assert Learned(Settings.from_environment()).effective_name == "learned"
-        fit_s = round(time.perf_counter() - start, 2)
+    with empty_caches() as folder:
+        fit_s = round(fitted(Settings.from_environment().cache_dir), 2)
         result = measured((m, n, k), options.random, folder)
     write(options.output, {"fit_of_learned_s": fit_s, **result})
     print({name: result[name] for name in ("configs", "seconds", "timed", "speed", "retimed_us")})

@@ -32,7 +32,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.database import Store
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, write
 
 STORED = (100, 1000, 10_000)
 ROUNDS = 20

@@ -10,15 +10,8 @@ waits for the GPU. Given are medians over the rounds.
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import statistics
-import tempfile
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 import triton
@@ -26,10 +19,8 @@ import triton.language as tl
 
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import kinds
 from asmtune.runtime.launch.planning import backend
-from asmtune.triton_api.launching import current_stream
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import empty_caches, host_times, parser, write
 
 LAUNCHES = 300
 HEURISTICS = "19 arguments, heuristics and pre_hook"
@@ -116,7 +107,7 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     tuners: Ways = {
         "asm_autotune": lambda: native[grid](*args),
         "asm_autotune, grid of a function": lambda: native[by_function](*args),
-        "asm_autotune, without a plan": lambda: slow[grid](*args),
+        "asm_autotune, in Python": lambda: slow[grid](*args),
         "triton.autotune": lambda: tuner[grid](*args),
         "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
     }
@@ -135,78 +126,23 @@ def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     }
 
 
-def pieces(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
-    """List the parts of a planned launch."""
-    kernel = ours(function, key, backend())
-    kernel[(1,)](*args)
-    kernel[(1,)](*args)
-    plan, layout = kernel._launcher.last, kernel._layout()
-    part = backend()
-    taken: list[Any] = []
-    silent = part.Launcher(
-        layout.names, layout.modes, layout.functions, (), kinds(), current_stream(), (),
-        lambda _grid, _args, _kwargs, key, held, _hook: taken.append((key, held)),
-    )  # fmt: skip
-    silent[(1,)](*args)
-    values = (*[part.GIVEN] * len(args), 64)
-    idle = part.Plan(
-        0, 0, 0, (), values, plan.kernel, plan.config, (), itertools.chain, (), None, {}
-    )
-    silent.keep(*taken[0][:1], idle, taken[0][1])
-    device, stream = current_stream()
-    return {
-        "all but the driver's call": lambda: silent[(1,)](*args),
-        "the current device": device,
-        "its current stream": lambda: stream(0),
-        "torch.cuda.current_stream()": torch.cuda.current_stream,
-        "a call of an empty function": lambda: _nothing(*args),
-    }
-
-
 def _nothing(*_: Any) -> None:
     """Accept and drop any arguments."""
-
-
-def round_us(way: Callable[[], Any]) -> float:
-    """Measure the host time of a launch, in microseconds."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(LAUNCHES):
-        way()
-    return (time.perf_counter() - start) / LAUNCHES * 1e6
-
-
-def measured(all_ways: Ways, rounds: int) -> dict[str, dict[str, float]]:
-    """Measure median, 20th and 80th percentile of each way, in interleaved rounds."""
-    for way in all_ways.values():
-        round_us(way)
-    taken: dict[str, list[float]] = {name: [] for name in all_ways}
-    for _ in range(rounds):
-        for name, way in all_ways.items():
-            taken[name].append(round_us(way))
-    torch.cuda.synchronize()
-    by_way = {}
-    for name, samples in taken.items():
-        fifths = statistics.quantiles(samples, n=5)
-        by_way[name] = {
-            "median_us": round(statistics.median(samples), 3),
-            "p20_us": round(fifths[0], 3),
-            "p80_us": round(fifths[3], 3),
-        }
-    return by_way
 
 
 def results(rounds: int) -> dict[str, Any]:
     """Measure the kernels in all ways; add the ratios that count."""
     many, nothing = arguments(), ()
+    cases = {
+        "19 arguments": ways(nineteen, many, ["M", "N", "K"]),
+        "no arguments": ways(none, nothing, []),
+        HEURISTICS: ways(computed, many, ["M", "N", "K"]),
+    }
     by_case = {
-        "19 arguments": measured(ways(nineteen, many, ["M", "N", "K"]), rounds),
-        "no arguments": measured(ways(none, nothing, []), rounds),
-        HEURISTICS: measured(ways(computed, many, ["M", "N", "K"]), rounds),
-        "pieces, 19 arguments": measured(pieces(nineteen, many, ["M", "N", "K"]), rounds),
+        case: host_times(of, rounds, LAUNCHES, before=LAUNCHES) for case, of in cases.items()
     }
     ratios = {}
-    for case in ("19 arguments", "no arguments", HEURISTICS):
+    for case in by_case:
         mine = by_case[case]["asm_autotune"]["median_us"]
         for other in ("triton.autotune", "triton.jit", "compiled.run"):
             if other not in by_case[case]:
@@ -218,17 +154,13 @@ def results(rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure, write and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--output", type=Path, default=RESULTS / "launch_cost.json")
-    chosen = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.dict("os.environ", ASMTUNE_CACHE_DIR=folder),
-    ):
+    arguments_ = parser(__doc__, "launch_cost.json")
+    arguments_.add_argument("--rounds", type=int, default=60)
+    chosen = arguments_.parse_args()
+    with empty_caches():
         measurements = results(chosen.rounds)
     write(chosen.output, measurements)
-    for case in ("19 arguments", "no arguments", HEURISTICS, "pieces, 19 arguments"):
+    for case in ("19 arguments", "no arguments", HEURISTICS):
         print(case)
         for name, times in measurements[case].items():
             print(f"  {name:38} {times['median_us']:7.2f} us")

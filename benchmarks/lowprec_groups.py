@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from asmtune.workshop.lowprec import Granularity, Scaler, evaluate_scaler
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, write
 
 FILE = RESULTS / "lowprec_groups.json"
 BATCHES, TOKENS, CHANNELS = 17, 512, 1024

@@ -10,7 +10,6 @@ often a task kept its low end, which says 0.9.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from asmtune.predict.score.keep import AIM
 from asmtune.predict.score.learned import DATA
 from asmtune.workshop.replay.measured_error import LOW, NOISE, RankedTask, error_table
 from asmtune.workshop.replay.train import rank_unseen
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import parser, write
 
 FOLDS = 10
 """Kernels are left out in as many groups: a fit for each kernel takes ten times as long."""
@@ -54,11 +53,10 @@ class Held:
 
 def main() -> None:
     """Rank, promise, and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
-    parser.add_argument("--unlike", type=Path, nargs="*", default=[])
-    parser.add_argument("--output", type=Path, default=RESULTS / "promise.json")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "promise.json")
+    arguments.add_argument("rows", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
+    arguments.add_argument("--unlike", type=Path, nargs="*", default=[])
+    options = arguments.parse_args()
     loaded = {path: Examples.load(path) for path in dict.fromkeys([*options.rows, *options.unlike])}
     tasks = [(path.stem, task) for path, rows in loaded.items() for task in rows.tasks]
     unlike = {kernel for path in options.unlike for kernel in loaded[path].kernels}

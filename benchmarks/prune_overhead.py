@@ -1,6 +1,6 @@
 """Share of a cold prune report's time that passes outside the compiler.
 
-    python -m benchmarks.prune_overhead [--scorer NAME]... [--output FILE]
+    python -m benchmarks.prune_overhead [--output FILE]
 
 Needs no GPU, and a machine that does nothing else. A fresh process with empty
 caches judges the fp16 GEMM's whole space on 4096^3 for an H200. Inside the
@@ -20,8 +20,6 @@ import argparse
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -29,10 +27,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import caches, child, parser, write
 
 SHAPE = {"M": 4096, "N": 4096, "K": 4096}
-SCORERS = ("roofline",)
+SCORER = "roofline"
 
 
 class Stopwatch:
@@ -55,7 +53,7 @@ class Stopwatch:
         setattr(owner, name, timed)
 
 
-def judged(scorer: str) -> dict[str, Any]:
+def judged() -> dict[str, Any]:
     """Make a report in this process, and say where its time went."""
     from asmtune.base.settings import Settings
     from asmtune.core.hardware.shipped import load_target
@@ -68,7 +66,7 @@ def judged(scorer: str) -> dict[str, Any]:
     front_end, settings = Stopwatch(), Settings.from_environment()
     front_end.watch(Toolchain, "specialise")
     front_end.watch(Toolchain, "front_end")
-    funnel = Funnel(load_target("H200"), make_scorer(scorer), settings)
+    funnel = Funnel(load_target("H200"), make_scorer(SCORER), settings)
     report = funnel.prune(matmul.problem(SHAPE, "fp16", "meta"), matmul.space())
     report_json([report])
     end, cpu = time.monotonic(), cpu_seconds()
@@ -124,18 +122,11 @@ def processes() -> dict[int, tuple[int, float]]:
     return by_pid
 
 
-def measured(scorer: str) -> dict[str, Any]:
+def measured() -> dict[str, Any]:
     """Run one report in a fresh process with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
-            **os.environ,
-            "ASMTUNE_CACHE_DIR": f"{folder}/asmtune",
-            "TRITON_CACHE_DIR": f"{folder}/triton",
-        }
-        command = [sys.executable, "-m", "benchmarks.prune_overhead", "--judge", scorer]
         start = time.monotonic()
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    report = json.loads(done.stdout)
+        report = child("benchmarks.prune_overhead", "--judge", **caches(Path(folder)))
     wall = report.pop("end") - start
     inside = sum(report["stages_s"].values()) + sum(report["front_end_s"].values())
     cpu = report["cpu_s"]
@@ -147,7 +138,7 @@ def measured(scorer: str) -> dict[str, Any]:
         "outside": 1 - inside / (wall * report["workers"]),
         "cpu_outside_the_compilers": 1 - compiling / sum(cpu.values()),
     }
-    return {"scorer": scorer, **_rounded(result)}
+    return {"scorer": SCORER, **_rounded(result)}
 
 
 def _rounded(value: Any) -> Any:
@@ -157,20 +148,18 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Measure a report by each scorer and write the result."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--scorer", action="append", help="roofline by default; repeatable")
-    parser.add_argument("--output", type=Path, default=RESULTS / "prune_overhead.json")
-    parser.add_argument("--judge", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    """Measure a report and write the result."""
+    arguments = parser(__doc__, "prune_overhead.json")
+    arguments.add_argument("--judge", action="store_true", help=argparse.SUPPRESS)
+    options = arguments.parse_args()
     if options.judge:
-        print(json.dumps(judged(options.judge)))
+        print(json.dumps(judged()))
         return
     result = {
         "target": "H200",
         "shape": SHAPE,
         "dtype": "fp16",
-        "reports": [measured(scorer) for scorer in options.scorer or SCORERS],
+        "reports": [measured()],
     }
     write(options.output, result)
     print(json.dumps(result, indent=1))

@@ -11,30 +11,27 @@ ones of the shared oracle; 15 minutes on 2 cores), later ones read the artifacts
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 
 from asmtune.base.settings import Settings
-from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import parser, target_of, write
 
 
 def main() -> None:
     """Replay and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("oracle", type=Path)
-    parser.add_argument("--kernels", type=Path, required=True)
-    parser.add_argument("--scorer", action="append", choices=scorer_names())
-    parser.add_argument("--output", type=Path, default=RESULTS / "replay.json")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "replay.json")
+    arguments.add_argument("oracle", type=Path)
+    arguments.add_argument("--kernels", type=Path, required=True)
+    arguments.add_argument("--scorer", action="append", choices=scorer_names())
+    options = arguments.parse_args()
     oracle = load_oracle(options.oracle)
-    target = match_device(oracle.device) or load_target(oracle.device)
+    target = target_of(oracle.device)
     scorers = [make_scorer(name) for name in options.scorer or scorer_names()]
     start = time.perf_counter()
     with ProgressBar() as progress:

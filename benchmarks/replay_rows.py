@@ -18,7 +18,6 @@ Fits 16 models: some 10 s each on 2 cores.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +33,7 @@ from asmtune.workshop.replay.train import (
     scorer_errors,
     unseen_result,
 )
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, parser, write
 
 PARTS = 16
 CUTS = ("top1", "top5", "top10", "worst_top10")
@@ -42,15 +41,14 @@ CUTS = ("top1", "top5", "top10", "worst_top10")
 
 def main() -> None:
     """Replay, print a line a file, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
-    parser.add_argument("--output", type=Path, default=RESULTS / "replay_rows.json")
-    parser.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
-    parser.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
-    parser.add_argument(
+    arguments = parser(__doc__, "replay_rows.json")
+    arguments.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
+    arguments.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
+    arguments.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
+    arguments.add_argument(
         "--unlike", type=Path, action="append", default=[], help="as of asmtune model train"
     )
-    options = parser.parse_args()
+    options = arguments.parse_args()
     paths = [*options.files, *options.unlike]
     files = {path.stem: Examples.load(path) for path in paths}
     sketches = {name: _sketches(options.sketches / f"{name}.npz") for name in files}

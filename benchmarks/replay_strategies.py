@@ -13,7 +13,6 @@ Curves are of searches that go on as long as anything may be gained; efforts end
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
-from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
@@ -40,7 +38,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import STRATEGIES
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import parser, target_of, write
 from benchmarks.strategy_replay import BUDGETS, NOISE, ReplayPlan, replay_strategies
 
 if TYPE_CHECKING:
@@ -58,21 +56,22 @@ SEEDS = 3
 
 def main() -> None:
     """Replay, write, and draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("oracle", type=Path, nargs="?")
-    parser.add_argument("--kernels", type=Path)
-    parser.add_argument("--scorer", default="learned")
-    parser.add_argument("--output", type=Path, default=RESULTS / "replay_strategies.json")
-    parser.add_argument("--draw", action="store_true", help="draw the results in the output file")
-    parser.add_argument("--efforts", action="store_true", help="no curves and no figure")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "replay_strategies.json")
+    arguments.add_argument("oracle", type=Path, nargs="?")
+    arguments.add_argument("--kernels", type=Path)
+    arguments.add_argument("--scorer", default="learned")
+    arguments.add_argument(
+        "--draw", action="store_true", help="draw the results in the output file"
+    )
+    arguments.add_argument("--efforts", action="store_true", help="no curves and no figure")
+    options = arguments.parse_args()
     if options.draw:
         draw(json.loads(options.output.read_text())["plans"], options.output.with_suffix(".svg"))
         return
     if options.oracle is None or options.kernels is None:
-        parser.error("give ORACLE and --kernels, or --draw")
+        arguments.error("give ORACLE and --kernels, or --draw")
     oracle = load_oracle(options.oracle)
-    target = match_device(oracle.device) or load_target(oracle.device)
+    target = target_of(oracle.device)
     start = time.perf_counter()
     with ProgressBar() as progress:
         scorer = make_scorer(options.scorer)

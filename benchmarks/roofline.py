@@ -27,7 +27,7 @@ from asmtune.workshop.roofline.document import chart_json
 from asmtune.workshop.roofline.figure import draw
 from asmtune.workshop.roofline.subjects import RooflineRequest
 from asmtune.workshop.roofline.survey import Survey
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, write
 
 LAUNCHES = {
     "matmul": ("batch=1,M=4096,N=4096,K=4096", "batch=1,M=16,N=4096,K=4096"),

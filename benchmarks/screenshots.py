@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
+from benchmarks.harness import RESULTS
 from benchmarks.pages import chromium, opened, report_of
-from benchmarks.provenance import RESULTS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -13,7 +13,6 @@ Fits 16 models for each set of rows: some 6 minutes on 2 cores.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from asmtune.base.settings import Settings
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
 from asmtune.predict.score.learned import DATA
 from asmtune.workshop.replay.train import Unseen, by_roofline, rank_unseen, unseen_result
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, parser, write
 
 PARTS = 16
 
@@ -30,11 +29,10 @@ Key = tuple[str, str, str]
 
 def main() -> None:
     """Replay, print a line for each device and model, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
-    parser.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
-    parser.add_argument("--output", type=Path, default=RESULTS / "transfer.json")
-    options = parser.parse_args()
+    arguments = parser(__doc__, "transfer.json")
+    arguments.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
+    arguments.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
+    options = arguments.parse_args()
     rows = {
         "assembly": _by_device(options.files),
         "sketch": _by_device([options.sketches / path.name for path in options.files]),

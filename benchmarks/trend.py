@@ -16,7 +16,7 @@ from asmtune.workshop.regression.check_page import check_markdown
 from asmtune.workshop.regression.compare import Terms, compare
 from asmtune.workshop.regression.run import BenchRun, TimedSubject
 from benchmarks.false_alarms import PROCESSES, part, recorded
-from benchmarks.marked import between
+from benchmarks.harness import between
 
 PLANTED = "softmax"
 FACTOR = 1.05

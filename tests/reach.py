@@ -31,7 +31,6 @@ CORE = ("asmtune", "docs", "tests", "README.md", "CHANGELOG.md", "ARCHITECTURE.m
 GROUPS = {
     **{f"tests/workshop/{wing.name}": () for wing in (ROOT / "tests/workshop").iterdir()},
     "tests/kernels": ("kernels", "cache"),
-    "tests/aibench8": ("benchmarks/aibench8",),
     "tests/benchmarks": ("benchmarks",),
 }
 """Folders of tests that run on demand, and folders of files that they read."""

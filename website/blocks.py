@@ -5,11 +5,10 @@ A mark is an HTML comment right above a block:
     <!-- needs: gpu -->            runs where there is a GPU, and is parsed elsewhere
     <!-- runs: FILE -->            too long to run here: FILE runs what the block says
     <!-- exits: 2 -->              the last command ends with this code
-    <!-- varies -->                above an output: shown as it was printed, not compared
     <!-- first: 9 -->              above an output: as many of its lines are shown
     <!-- in: repository -->        anywhere: the page's folder is a copy of the repository
 
-`python` and `sh` are run, `diff` is applied, and a `json` block must be JSON. One with a
+`python` and `sh` are run, `diff` is applied. One with a
 title (`title="add.py"`) is a file of the page's folder. A `text` block right below a block
 that runs is what that one printed.
 """
@@ -29,9 +28,8 @@ ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 
 RUNS: Final = ("python", "sh", "diff")
-LANGUAGES: Final = (*RUNS, "json", "text")
-OF_OUTPUTS: Final = ("varies", "first")
-MARKS: Final = ("needs", "runs", "exits", *OF_OUTPUTS)
+LANGUAGES: Final = (*RUNS, "text")
+MARKS: Final = ("needs", "runs", "exits", "first")
 
 _MARK: Final = re.compile(r"<!--\s*(?P<name>\w+)(:\s*(?P<value>.*?))?\s*-->")
 _TITLE: Final = re.compile(r'title="(?P<title>[^"]*)"')
@@ -121,7 +119,7 @@ def blocks(page: Path) -> list[Block]:
 
     Raises:
         PageError: a block is indented or of an unknown language, a mark is unknown, or a
-            `varies` is above no output.
+            `first` is above no output.
     """
     text = page.read_text(encoding="utf-8")
     tokens = MarkdownIt("commonmark").parse(text)
@@ -153,9 +151,8 @@ def _block(page: Path, token: Token, marks: Mapping[str, str]) -> Block:
     language, _, rest = token.info.strip().partition(" ")
     if language not in LANGUAGES:
         raise PageError(f"{where}: language {language!r} is not one of {', '.join(LANGUAGES)}")
-    for mark in OF_OUTPUTS:
-        if mark in marks:
-            raise PageError(f"{where}: {mark!r} is above no output")
+    if "first" in marks:
+        raise PageError(f"{where}: 'first' is above no output")
     title = _TITLE.search(rest)
     line = (token.map or [0])[0] + 1
     return Block(page, line, language, token.content, title and title["title"], marks)
@@ -163,9 +160,8 @@ def _block(page: Path, token: Token, marks: Mapping[str, str]) -> Block:
 
 def _with_output(block: Block, token: Token, marks: Mapping[str, str]) -> Block:
     first, last = token.map or [0, 0]
-    varies = "varies" in marks or block.needs_gpu
     most = int(marks["first"]) if "first" in marks else None
-    shown = Output(first, last, token.content, varies, most)
+    shown = Output(first, last, token.content, block.needs_gpu, most)
     return Block(
         block.page, block.line, block.language, block.code, block.title, block.marks, shown
     )

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any, Final
 
+from benchmarks.harness import table
 from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
 from website.blocks import PageError
-from website.files import link, provenance, results, table
-from website.labels import GROUPS, OLDER_BALANCED
+from website.files import link, results, shown
+from website.labels import GROUPS
 
 STAR = " *"
 BELOW = 0.97
@@ -26,6 +27,7 @@ GRANULES = {
 WAYS = {"gluon": "Gluon", "": "Triton", "apart": "Triton, two launches", "cudnn": "cuDNN"}
 
 
+@shown()
 def first_look() -> str:
     """Compare the seconds of whole tunings, and say what was scaled."""
     data = results("side_by_side")
@@ -52,10 +54,7 @@ def first_look() -> str:
     cores = data["cores_a_lane"]
     heads = [f"H200, {cores} cores, caches empty", "`triton.autotune`"]
     heads += [f"all compiled by {cores}, timed 5/20 ms", "asmtune"]
-    fine = all("fine" in task["exhaustive"] for task in tasks if "exhaustive" in task)
-    heads += [
-        f"speed of the config chosen, best of all timed {'25/100' if fine else '5/20'} ms = 1"
-    ]
+    heads.append("speed of the config chosen, best of all timed 5/20 ms = 1")
     return "\n\n".join([table(heads, rows), *notes()])
 
 
@@ -72,7 +71,7 @@ def _parts(tasks: int, whole: float, run: float, rest: float) -> str:
 
 
 def notes() -> list[str]:
-    """Say what was scaled, and whether the effort has changed since."""
+    """Say what was scaled."""
     data = results("side_by_side")
     tasks, limit = data["tasks"], data.get("scaled_above_s", 300)
     lines = []
@@ -84,11 +83,6 @@ def notes() -> list[str]:
             f"`*` Scaled: a random {_share(scaled)} of the configs was run, where all would take "
             f"over {limit:.0f} s, and its choice is the best of those. "
             + _parts(len(tasks), whole, run, rest)
-        )
-    if provenance("side_by_side")["commit"] in OLDER_BALANCED:
-        lines.append(
-            "These runs are of an older effort `balanced`. It has since got larger batches and a "
-            "higher threshold of expected gain."
         )
     return lines
 
@@ -114,6 +108,7 @@ def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [run for run in runs if run.get("scaled")]
 
 
+@shown()
 def claims() -> str:
     """List what is claimed, each with its figure, what it is held against, and its file."""
     rows = [*_predictions(), *_assembly(), *_launch(), *_packages()]
@@ -189,6 +184,7 @@ def _packages() -> list[list[str]]:
     ]
 
 
+@shown()
 def kernels() -> str:
     """Compare kernels with the vendor's functions, by kind, on an H200 and on an H100."""
     timed = [with_backward(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
@@ -208,6 +204,7 @@ def kernels() -> str:
 _BY_DEVICE: Final = ("h100_kernels", "kernels")
 
 
+@shown()
 def kernels_by_device() -> str:
     """Compare kernels with the vendor's functions at the same rows on an H100 and on an H200.
 
@@ -233,17 +230,9 @@ def kernels_by_device() -> str:
     return table(("kernel", "rows", "H100", *each, "H200", *each), list(lines.values()))
 
 
-def kernels_wide() -> str:
-    """Compare GEMM and attention with the vendor's on an H200, at shapes that few tune for."""
-    return _wide("wide_h200")
-
-
-def kernels_wide_h100() -> str:
-    """Compare GEMM, scaled products and attention on an H100."""
-    return _wide("wide_h100")
-
-
-def _wide(name: str) -> str:
+@shown(kernels_wide="wide_h200", kernels_wide_h100="wide_h100")
+def wide(name: str) -> str:
+    """Compare GEMM, scaled products and attention with the vendor's, at shapes few tune for."""
     by_group: dict[str, list[Mapping[str, Any]]] = {}
     for row in results(name)["rows"]:
         if "called_over_vendor" in row:
@@ -261,6 +250,7 @@ def _wide(name: str) -> str:
     return table(heads, lines)
 
 
+@shown()
 def recurrent_wide() -> str:
     """List GRU layers of 2000 steps, beside cuDNN's and a launch for each step."""
     lines = []
@@ -275,6 +265,7 @@ def recurrent_wide() -> str:
     return table((*heads, "p90 over p50"), lines)
 
 
+@shown()
 def backward_passes() -> str:
     """List training steps of convolutions and GRU layers, beside cuDNN's."""
     lines = []
@@ -292,6 +283,7 @@ def backward_passes() -> str:
     return table(heads, lines)
 
 
+@shown()
 def quantised_wide() -> str:
     """Compare quantisation with a copy of as many bytes, by what shares a scale.
 
@@ -310,6 +302,7 @@ def quantised_wide() -> str:
     return table(heads, lines)
 
 
+@shown()
 def scaled_errors() -> str:
     """Compare errors of scaled products, in shares of the tolerance, with `torch._scaled_mm`'s."""
     by_scales: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -328,6 +321,7 @@ def scaled_errors() -> str:
     return table((*heads, "rows where ours is larger"), lines)
 
 
+@shown()
 def slower() -> str:
     """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
 
@@ -358,6 +352,7 @@ def slower() -> str:
     return table(heads, lines)
 
 
+@shown()
 def backward_ways() -> str:
     """Compare ways of attention's backward pass, as the shipped records have them."""
     lines = [

@@ -1,13 +1,12 @@
-"""Result files, numbers in them, and tables in Markdown."""
+"""Result files, their provenance, and the tables that pages show of them."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final, TypeVar
 
 from website.blocks import ROOT
 
@@ -18,6 +17,24 @@ FILES: Final = {
     "attention_backward-h200": ROOT / "cache" / "attention_backward-h200.json",
 }
 _NOT_TYPED: Final = re.compile(r"\.__main__\b| --output \S+")
+
+
+TABLES: Final[dict[str, Callable[[], str]]] = {}
+"""Every table, by the name that a page has it under."""
+
+Build = TypeVar("Build", bound=Callable[..., str])
+
+
+def shown(**files: str) -> Callable[[Build], Build]:
+    """List a function's table under the function's name, or one of each file under a name."""
+
+    def listed(build: Build) -> Build:
+        TABLES.update({name: partial(build, file) for name, file in files.items()})
+        if not files:
+            TABLES[build.__name__] = build
+        return build
+
+    return listed
 
 
 @cache
@@ -49,31 +66,3 @@ def link(name: str, page: str = "docs") -> str:
     """Link to a result file from a page of docs/, or from the repository's root."""
     up = "../" if page == "docs" else ""
     return f"[{name}.json]({up}benchmarks/results/{name}.json)"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def number(name: str, path: str, form: str) -> str:
-    """Format one number of a result file.
-
-    Args:
-        name: of the file, without ending.
-        path: keys to it, with "/" between them; indices of lists are keys.
-        form: as `format` takes it.
-
-    Raises:
-        KeyError: no such file or key.
-    """
-    value = results(name)
-    for key in path.split("/"):
-        try:
-            value = value[int(key)] if isinstance(value, list) else value[key]
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise KeyError(f"{name} has no {path!r}: nothing at {key!r}") from error
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise KeyError(f"{name}: {path!r} is no number")
-    return format(value, form)

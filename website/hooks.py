@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BELOW: Final = "repository"
 _LINK: Final = re.compile(r"(?P<open>\]\()(?P<to>(?![a-z]+:|#|/)[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
-_MARK: Final = re.compile(r"<!-- (= |needs|runs|exits|varies|in: |table: |end ).*?-->")
+_MARK: Final = re.compile(r"<!-- (needs|runs|exits|first|in: |table: |end ).*?-->")
 _PAGES: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "cache/README.md")
 
 

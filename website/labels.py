@@ -103,12 +103,8 @@ GROUPS: Final = (
 their kernel ("" for all of the group), and the factor that is averaged."""
 TUNED_AGAINST: Final = {
     "autotune": "`triton.autotune`",
-    "exhaustive_25_100": "all compiled by {cores}, timed 25/100 ms",
     "exhaustive_5_20": "all compiled by {cores}, timed 5/20 ms",
 }
-OLDER_BALANCED: Final = ("a28c409-dirty",)
-"""Commits of results that were recorded before the effort `balanced` became what it is now: with
-larger batches, and a higher threshold of expected gain."""
 AIBENCH8: Final = {
     "full": "as tuned",
     "dispatch_off": "launched with the default configs in place of the tuned ones",
@@ -132,8 +128,6 @@ SOURCES: Final = (
     "replay_rows",
     "promise",
     "first_stage",
-    "first_stage_speed",
-    "history",
     "ablation",
     "ablation_families2",
     "replay_strategies",
@@ -149,7 +143,6 @@ SOURCES: Final = (
     "wide_h200",
     "wide_h100",
     "h100_kernels",
-    "limits",
     "aibench8",
     "h100_aibench8",
     "h100_host_cost",

@@ -1,11 +1,9 @@
-"""Tables and numbers of the pages, written from the result files or compared with them.
+"""Tables of the pages, written from the result files or compared with them.
 
     python -m website.numbers [--check]
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function
-of that name in `website.tables`. Figures belong in tables. Where a sentence needs one, it stands
-before a mark that says where it is from and how it is written:
-`0.967<!-- = replay scorers/learned/all/top1 .3f -->`.
+of that name in `website.tables`. Figures belong in tables.
 """
 
 from __future__ import annotations
@@ -16,17 +14,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from website import tables  # noqa: F401 - lists the tables
 from website.blocks import PageError, pages
-from website.files import number
-from website.tables import TABLES
+from website.files import TABLES
 
 _TABLE: Final = re.compile(
     r"(?P<begin><!-- table: (?P<name>\w+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL
 )
-_NUMBER: Final = re.compile(
-    r"(?P<value>[\d.,]*\d%?)(?P<mark><!-- = (?P<file>\w+) (?P<path>[^\n]+?) (?P<form>[\w.,%]+) -->)"
-)
-_MARKS: Final = re.compile(r"<!-- (table: \w+|= [^>]*) -->")
+_MARKS: Final = re.compile(r"<!-- table: \w+ -->")
 
 
 def main() -> None:
@@ -49,17 +44,15 @@ def main() -> None:
 
 
 def written(text: str, page: Path) -> str:
-    """Write every table and number of a page as the files have it.
+    """Write every table of a page as the files have it.
 
     Raises:
-        PageError: a mark is malformed, or names no table, file or number.
+        PageError: a mark names no table, or a table has no end.
     """
-    known = len(_TABLE.findall(text)) + len(_NUMBER.findall(text))
-    if known != len(_MARKS.findall(text)):
-        raise PageError(f"{page.name}: a table lacks its end, or a mark the number before it")
+    if len(_TABLE.findall(text)) != len(_MARKS.findall(text)):
+        raise PageError(f"{page.name}: a table lacks its end")
     try:
-        text = _TABLE.sub(lambda m: f"{m['begin']}\n{TABLES[m['name']]()}\n\n{m['end']}", text)
-        return _NUMBER.sub(lambda m: number(m["file"], m["path"], m["form"]) + m["mark"], text)
+        return _TABLE.sub(lambda m: f"{m['begin']}\n{TABLES[m['name']]()}\n\n{m['end']}", text)
     except KeyError as error:
         raise PageError(f"{page.name}: {error.args[0]}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -109,9 +108,7 @@ class Place:
         if block.title is not None:
             self._write(block)
             return None
-        if block.language == "json":
-            _check_json(block)
-        if block.language in ("json", "text"):
+        if block.language == "text":
             return None
         if block.elsewhere is not None or (block.needs_gpu and not gpu):
             check(block)
@@ -175,18 +172,9 @@ class Place:
     def _write(self, block: Block) -> None:
         if block.language == "python":
             check(block)
-        elif block.language == "json":
-            _check_json(block)
         path = self._folder / str(block.title)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.code)
-
-
-def _check_json(block: Block) -> None:
-    try:
-        json.loads(block.code)
-    except ValueError as error:
-        raise PageError(f"{block.where}: not JSON: {error}") from error
 
 
 def _needs_shell(script: str) -> bool:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from website.claims import (
-    backward_passes,
-    backward_ways,
-    claims,
-    first_look,
-    kernels,
-    kernels_by_device,
-    kernels_wide,
-    kernels_wide_h100,
-    notes,
-    quantised_wide,
-    recurrent_wide,
-    scaled_errors,
-    slower,
-    speed,
-    star,
-)
-from website.files import command, link, provenance, results, table
+from benchmarks.harness import table
+from website.claims import notes, speed, star
+from website.files import command, link, provenance, results, shown
 from website.labels import (
     ABLATED,
     AIBENCH8,
@@ -43,11 +28,13 @@ def _shares(name: str, labels: Mapping[str, str], cuts: Sequence[str] = CUTS) ->
         yield [label, *(f"{data[key]['all'][cut]:.3f}" for cut in cuts)]
 
 
+@shown()
 def replay() -> str:
     """Give the share of the best speed by scorer and cut."""
     return table(("ranked by", *CUT_HEADS), _shares("replay", REPLAYED))
 
 
+@shown()
 def rows() -> str:
     """Give the share of the best speed over stored training rows, by file and scorer."""
     lines = []
@@ -66,6 +53,7 @@ def rows() -> str:
     return table((*heads, "worst task, top 10"), lines)
 
 
+@shown()
 def transfer() -> str:
     """Give what a model of one device's timings keeps on another."""
     lines = []
@@ -80,22 +68,15 @@ def transfer() -> str:
     return table((*heads, "worst task, top 10"), lines)
 
 
-def ablation() -> str:
+@shown(ablation="ablation", ablation_families="ablation_families2")
+def ablated(name: str) -> str:
     """Give the share of the best speed without some features."""
-    return _ablated("ablation")
-
-
-def ablation_families() -> str:
-    """Give the same for families of other kernels."""
-    return _ablated("ablation_families2")
-
-
-def _ablated(name: str) -> str:
     columns = [i for i, cut in enumerate(CUTS) if cut != "top5pct"]
     heads = ("features", *(CUT_HEADS[i] for i in columns))
     return table(heads, _shares(name, ABLATED, [CUTS[i] for i in columns]))
 
 
+@shown()
 def error() -> str:
     """Say what keeping a number of a ranking was worth, by scorer and moment."""
     counts = (1, 5, 10, 20, 50)
@@ -109,6 +90,7 @@ def error() -> str:
     return table(heads, rows)
 
 
+@shown()
 def first_stage() -> str:
     """Give what tile arithmetic keeps, alone and with sketches, by scorer."""
     data = results("first_stage")
@@ -120,6 +102,7 @@ def first_stage() -> str:
     return table(heads, rows)
 
 
+@shown()
 def by_kernel() -> str:
     """Give the share of the best speed of `learned` for each of the recorded kernels."""
     data = results("replay")["scorers"]["learned"]["kernels"]
@@ -127,6 +110,7 @@ def by_kernel() -> str:
     return table(("kernel", *CUT_HEADS), rows)
 
 
+@shown()
 def strategies() -> str:
     """Say what a search compiles, times and keeps."""
     plans = results("replay_strategies")["plans"]
@@ -147,6 +131,7 @@ def strategies() -> str:
     return table(heads, rows)
 
 
+@shown()
 def strategies_kinds() -> str:
     """Say the same of kernels of kinds that no model is fitted on."""
     data = results("replay_strategies_kinds")
@@ -161,6 +146,7 @@ def _plan(label: str, data: Mapping[str, float]) -> list[str]:
     return [label, *counts, f"{data['kept']:.4f}", f"{data['worst']:.3f}"]
 
 
+@shown()
 def side_by_side() -> str:
     """Compare the seconds to tune whole spaces, by tuner."""
     data = results("side_by_side")
@@ -174,14 +160,13 @@ def side_by_side() -> str:
                 f"{TASKS[task['kernel']]} {', '.join(str(n) for n in _sizes(task['shape']))}",
                 str(task["configs"]),
                 f"{by_triton['seconds']:.0f} s{star(by_triton)}",
-                f"{best['fine']['seconds']:.0f} s" if "fine" in best else "not run",
                 f"{best['coarse']['seconds']:.0f} s",
                 f"{task['asmtune']['seconds']:.1f} s",
                 f"{speed(task):.3f}",
             ]
         )
     heads = ["task", "configs", "`triton.autotune`"]
-    heads += [f"all compiled by {data['cores_a_lane']}, timed 25/100 ms", "timed 5/20 ms"]
+    heads += [f"all compiled by {data['cores_a_lane']}, timed 5/20 ms"]
     return "\n\n".join([table((*heads, "asmtune", "speed"), rows), *notes()])
 
 
@@ -189,6 +174,7 @@ def _sizes(shape: Mapping[str, Any]) -> list[int]:
     return [value for value in shape.values() if not isinstance(value, bool)]
 
 
+@shown()
 def packages() -> str:
     """Compare the seconds of first calls of public packages."""
     rows = []
@@ -202,7 +188,7 @@ def packages() -> str:
                     f"{first['asmtune']:.1f} s",
                     f"{first['asmtune_warm']:.2f} s",
                     f"{data['speed']['asmtune']:.3f}",
-                    data.get("verdict") or ("equal" if data["equal"] else "differ"),
+                    data["verdict"],
                     f"{program['provenance']['date'][:10]}, {program['provenance']['commit']}",
                 ]
             )
@@ -210,6 +196,7 @@ def packages() -> str:
     return table((*heads, "GPU speed", "outputs", "measured, commit"), rows)
 
 
+@shown()
 def launches() -> str:
     """Compare microseconds of host time a launch, on the hosts of two devices."""
     labels = {
@@ -230,6 +217,7 @@ def launches() -> str:
     return table((head, "H200, 19 arguments", "none", "H100, 19 arguments", "none"), rows)
 
 
+@shown()
 def recorded() -> str:
     """List the recorded timings that predictions are held against."""
     rows = []
@@ -245,6 +233,7 @@ def recorded() -> str:
     return table(("kernels", "tasks", "configs timed", "file"), rows)
 
 
+@shown()
 def exact() -> str:
     """Count what is predicted exactly: failures and resources."""
     files = [results(name) for name in ("replay", "replay_families2")]
@@ -270,13 +259,13 @@ def _failures(data: Mapping[str, Any], told: str) -> str:
     return f"{counts[f'{told}, {recorded_as}']:,} of {all_:,}"
 
 
+@shown()
 def tuned_against() -> str:
     """Compare wall clock and choice with each other way to tune."""
     data = results("side_by_side")
     summary, cores = data["summary"], data["cores_a_lane"]
     present = [name for name in TUNED_AGAINST if name in summary]
-    longest = next(name for name in ("exhaustive_25_100", "exhaustive_5_20") if name in summary)
-    speeds = {"autotune": "speed_over_autotune", longest: "speed"}
+    speeds = {"autotune": "speed_over_autotune", "exhaustive_5_20": "speed"}
     rows = []
     for name in present:
         pairs = [(summary[name], ".1f"), (summary.get(speeds.get(name)), ".3f")]
@@ -291,6 +280,7 @@ def tuned_against() -> str:
     return f"{table(heads, rows)}\n\n{fit}"
 
 
+@shown()
 def large_space() -> str:
     """Describe the tuning of one large space."""
     data = results("large_space")
@@ -301,6 +291,7 @@ def large_space() -> str:
     return table((*heads, f"speed, best of a random {sample} = 1"), [row])
 
 
+@shown()
 def prune_overhead() -> str:
     """Describe the time of a whole prune report."""
     data = results("prune_overhead")
@@ -310,6 +301,7 @@ def prune_overhead() -> str:
     return table(heads, [[*row, f"{report['outside']:.1%}"]])
 
 
+@shown()
 def cold_start() -> str:
     """Compare a new process that finds its key in the store with one without a tuner."""
     data = results("cold_start")["summary"]
@@ -321,6 +313,7 @@ def cold_start() -> str:
     return table(("a new process", "first launch", "all of it"), rows)
 
 
+@shown()
 def aibench8() -> str:
     """Give the speed of eight small kernels on two devices, and without each part of asmtune."""
     files = [results(name)["summary"] for name in ("aibench8", "h100_aibench8")]
@@ -332,6 +325,7 @@ def aibench8() -> str:
     return table((head, "H200", "H100"), rows)
 
 
+@shown()
 def host_cost() -> str:
     """Compare the host time of public functions with PyTorch's, in microseconds of a call."""
     devices = [results(f"{name}_host_cost") for name in ("h100", "h200")]
@@ -348,6 +342,7 @@ def host_cost() -> str:
     return table(("call", "H100: asmtune", *each, "H200: asmtune", *each), rows)
 
 
+@shown()
 def lowprec_groups() -> str:
     """Give what FP8 scales clip and how far off they are, by granularity."""
     data = results("lowprec_groups")
@@ -360,6 +355,7 @@ def lowprec_groups() -> str:
     return table(("one scale per", "scales", "clip ratio", "p99 of the relative error"), rows)
 
 
+@shown()
 def sources() -> str:
     """List the result files with the commands that made them."""
     rows = []
@@ -374,46 +370,3 @@ def sources() -> str:
         device = "no GPU" if last["device"] == "none" else last["device"]
         rows.append([link(name), made, device, str(last["cpus"]), last["date"][:10]])
     return table(("file", "command", "device", "CPUs", "date"), rows)
-
-
-TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    build.__name__: build
-    for build in (
-        replay,
-        ablation,
-        error,
-        by_kernel,
-        transfer,
-        first_stage,
-        strategies,
-        strategies_kinds,
-        side_by_side,
-        packages,
-        launches,
-        kernels,
-        kernels_by_device,
-        kernels_wide,
-        kernels_wide_h100,
-        backward_passes,
-        recurrent_wide,
-        quantised_wide,
-        scaled_errors,
-        slower,
-        backward_ways,
-        first_look,
-        claims,
-        recorded,
-        rows,
-        ablation_families,
-        exact,
-        tuned_against,
-        large_space,
-        prune_overhead,
-        cold_start,
-        aibench8,
-        host_cost,
-        lowprec_groups,
-        sources,
-    )
-}
-"""Every table, by the name that a page has it under."""

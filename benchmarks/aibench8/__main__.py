@@ -1,10 +1,9 @@
 """AI-Bench8: eight tuned kernels against untuned ones, with parts of the tuner taken away.
 
     python -m benchmarks.aibench8 [--kernels softmax,rope] [--rounds N] [--output FILE]
-    python -m benchmarks.aibench8 --dry-run
     python -m benchmarks.aibench8.figure
 
-Needs a GPU, but for `--dry-run`, which compiles the launches for an H200. Caches are empty at
+Needs a GPU. Caches are empty at
 the start. Each kernel is tuned, each result checked against float64 (whole numbers exactly),
 then all are timed in one race, interleaved in an order of each round's own: many launches in a
 CUDA graph, whose replay is timed, caches as the launch before left them. The tuner's clock does
@@ -25,9 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -37,18 +34,17 @@ from typing import Any
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.settings import Settings
 from asmtune.core.failures import guarded
-from asmtune.core.hardware.shipped import load_target, match_device
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.triton_api.launching import allocating
 from asmtune.tuning.options import EFFORTS, Effort
 from benchmarks.aibench8.experiment import Plan, line
-from benchmarks.aibench8.offline import lines
 from benchmarks.aibench8.summary import speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task
 from benchmarks.aibench8.tuning import TaskTuner
-from benchmarks.provenance import RESULTS, provenance
+from benchmarks.harness import RESULTS, empty_caches, provenance, write_json
 
 OUTPUT = RESULTS / "aibench8.json"
 
@@ -69,14 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if min(options.rounds, options.seeds, options.launches) < 1 or not options.seconds > 0:
         parser.error("--rounds, --seeds and --launches must be 1 or more, and --seconds above 0")
     tasks = [task for name, task in TASKS.items() if name in names]
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["ASMTUNE_CACHE_DIR"] = f"{folder}/asmtune"
-        os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
-        if options.dry_run:
-            _dry_run(tasks)
-        else:
-            with allocating():
-                _measure(tasks, options, parser)
+    with empty_caches(), allocating():
+        _measure(tasks, options, parser)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,15 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds", type=float, default=330.0, help="after which no more draws begin"
     )
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--dry-run", action="store_true", help="compile alone, without a GPU")
     return parser
-
-
-def _dry_run(tasks: Sequence[Task]) -> None:
-    target, settings = load_target("H200"), Settings.from_environment()
-    for task in tasks:
-        for text in lines(task, target, settings):
-            print(text, flush=True)
 
 
 def _measure(
@@ -107,7 +89,7 @@ def _measure(
     import torch
 
     if not torch.cuda.is_available():
-        parser.error("there is no CUDA GPU on this machine; --dry-run works without one")
+        parser.error("there is no CUDA GPU on this machine")
     device = device_name()
     target = match_device(device)
     if target is None:
@@ -125,7 +107,7 @@ def _measure(
         print(line(result, speedups(result.get("race", ()))), flush=True)
         meta = {**provenance(), **_effort_facts(effort), "race_clock": asdict(policy)}
         meta["seconds"] = round(time.monotonic() - began, 1)
-        write(options.output, {"meta": meta, "summary": summary(results), "results": results})
+        write_json(options.output, {"meta": meta, "summary": summary(results), "results": results})
         torch.cuda.empty_cache()
     totals = summary(results)
     print(json.dumps({key: totals[key] for key in ("geometric_mean", "kernels", "under_1")}))
@@ -147,13 +129,6 @@ def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     if not isinstance(result, Failure):
         return result
     return {**task.facts, "failed": " ".join(str(result).split())}
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write results as JSON, atomically."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
-    part.replace(path)
 
 
 if __name__ == "__main__":

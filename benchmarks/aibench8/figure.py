@@ -2,7 +2,7 @@
 
     python -m benchmarks.aibench8.figure [RESULTS] [--output FOLDER]
 
-Writes a PDF and a PNG with the name of the results. Needs matplotlib (`pip install '.[figures]'`),
+Writes a PNG with the name of the results. Needs matplotlib (`pip install '.[figures]'`),
 and no GPU. Bars lie in groups by kernel, and begin at 0; lines on them are the ranges of
 `summary.speedups`.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from asmtune.report.figures import COLOURS, INK, RULE, WIDTH, fitted_legend, look, saved
 from benchmarks.aibench8.summary import BARS
-from benchmarks.provenance import RESULTS
+from benchmarks.harness import RESULTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,22 +38,10 @@ _BAR = 11.0
 _LEFT, _RIGHT, _BOTTOM = 108.0, 12.0, 40.0
 
 
-def draw(content: Mapping[str, Any], stem: Path) -> list[Path]:
-    """Draw the figure as PDF and PNG.
-
-    Args:
-        content: the content of a results file.
-        stem: path of both files, without a suffix.
-
-    Returns:
-        The files written.
-    """
-    paths = [stem.with_suffix(".pdf"), stem.with_suffix(".png")]
+def draw(content: Mapping[str, Any], path: Path) -> None:
+    """Draw the content of a results file as a PNG."""
     with look():
-        figure = drawn(content)
-        for path in paths:
-            path.write_bytes(saved(figure, path.suffix[1:]))
-    return paths
+        path.write_bytes(saved(drawn(content), "png"))
 
 
 def drawn(content: Mapping[str, Any]) -> Figure:
@@ -132,16 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(
             f"there is no file {options.results}; `python -m benchmarks.aibench8` makes it"
         )
-    if not folder.is_dir():
-        parser.error(f"--output: there is no folder {folder}; make it first")
-    try:
-        content = json.loads(options.results.read_text())
-    except ValueError as error:
-        parser.error(f"{options.results} is no JSON: {error}")
-    if not isinstance(content, dict) or not {"meta", "summary"} <= content.keys():
-        parser.error(f"{options.results} has no meta and summary: it is no file of this experiment")
-    for path in draw(content, folder / options.results.stem):
-        print(path.name)
+    path = folder / f"{options.results.stem}.png"
+    draw(json.loads(options.results.read_text()), path)
+    print(path.name)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 BARS = ("full", "dispatch_off", "contract_off", "asm_off")
@@ -57,7 +57,7 @@ def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by_kernel = {r["kernel"]: speedups(r.get("race", ())) for r in results}
     whole = [bars for bars in by_kernel.values() if set(bars) == set(BARS)]
     means = {
-        bar: round(_geometric_mean([bars[bar]["speedup"] for bars in whole]), 4)
+        bar: round(geometric_mean([bars[bar]["speedup"] for bars in whole]), 4)
         for bar in BARS
         if whole
     }
@@ -77,7 +77,3 @@ def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{row['bar']}: {row['failed']}" for row in rows if "failed" in row]
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values))

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -40,6 +39,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners, reconfigure
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import EFFORTS
+from benchmarks.harness import until
 from benchmarks.kernels import wide
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.identities import kernel_modules, source_of
@@ -107,11 +107,8 @@ def rows(
     places: list[Place], timer: Timer, check: str, minutes: float | None
 ) -> Iterator[dict[str, Any]]:
     """Measure the rows one after the other, until the time is over."""
-    end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
-    for done, place in enumerate(places):
-        if time.monotonic() >= end:
-            print(f"stopped after {done} of {len(places)} rows: --resume goes on", flush=True)
-            return
+    seconds = None if minutes is None else 60 * minutes
+    for place in until(places, seconds, "--resume goes on"):
         yield row(place, timer, check)
 
 
@@ -156,7 +153,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--store", default="", help="file of the store, instead of the user's")
     parser.add_argument("--effort", choices=tuple(EFFORTS), default=None, help="of tuning")
     parser.add_argument("--rounds", type=int, default=60, help="samples of each row")
-    parser.add_argument("--mode", choices=("events", "graph"), default="events")
     parser.add_argument("--output", type=Path, default=FILE)
     options = parser.parse_args()
     unknown = sorted(set(options.kernels) - set(KERNELS))
@@ -190,7 +186,7 @@ def main() -> None:
     prepare(options)
     dtypes = tuple(filter(None, options.dtypes.split(",")))
     plan = Plan(name=options.plan, dtypes=dtypes, shapes=options.shapes)
-    table = Table.resumed(options.output, options.mode)
+    table = Table.resumed(options.output)
     kernels = options.kernels or KERNELS
     done = table.rows.keys() if options.resume else ()
     nth, parts = options.part
@@ -201,7 +197,7 @@ def main() -> None:
         )
     order, bad = Plan().places(kernels), False
     table.begin()
-    policy = TimingPolicy(fine_rounds=options.rounds, mode=options.mode)
+    policy = TimingPolicy(fine_rounds=options.rounds)
     timer = Timer(policy, match_device(device_name()))
     for result in rows(places, timer, options.check, options.minutes):
         bad |= "ours" not in result

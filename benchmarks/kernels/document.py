@@ -10,48 +10,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from benchmarks.harness import between, table
 from benchmarks.kernels.backward import KERNEL, PARTS, backward, with_backward
 from benchmarks.kernels.entry import entry_of
 from benchmarks.kernels.figure import draw
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
-from benchmarks.marked import between
-from benchmarks.provenance import RESULTS
 from tests.kernels.accuracy import KERNELS, module_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "kernels.md"
 FIGURE = DOCUMENT.with_suffix(".svg")
-LIMITS = RESULTS / "limits.json"
-SLOW = 0.9
-"""Rows under this share of the vendor's speed are those that `benchmarks.limits` looks into."""
-CLOSE = 3
-"""Points of a peak by which a unit may be less busy than L2 and count as equally busy."""
-COUNTED = ("L2", "L1", "shared", "DRAM")
-SLOWER = (
-    f"Rows under {SLOW} of the vendor's speed. The model's limit and time are predictions: what "
-    "takes most of the time by the model that asmtune predicts with, from the config's own machine "
-    "code. The columns \"counted\" are measured: shares of each unit's peak by Nsight Compute's "
-    "counters, of the Triton kernel alone, without the copies or sums that a call launches beside "
-    f"it ([{LIMITS.name}](../benchmarks/results/{LIMITS.name}), by `python -m benchmarks.limits`)."
-)
 BEGIN, END = "<!-- begin: python -m benchmarks.kernels.document -->", "<!-- end -->"
 
 Row = Mapping[str, Any]
 
 
 def results(path: Path = FILE) -> dict[str, Any]:
-    """Read the committed results; without rows as long as there is no file."""
-    if not path.exists():
-        return {"mode": "events", "runs": [], "rows": []}
+    """Read the committed results."""
     content: dict[str, Any] = json.loads(path.read_text())
-    if LIMITS.exists():
-        content["limits"] = json.loads(LIMITS.read_text())["rows"]
     return content
 
 
@@ -67,18 +48,11 @@ def rewritten(text: str, content: Mapping[str, Any]) -> str:
 def tables(content: Mapping[str, Any]) -> str:
     """Write all that is generated: origin, figure, one line a kernel, and one a row."""
     timed = [row for row in content["rows"] if "ours" in row]
-    parts = [_list_of_kernels(timed)]
-    if timed:
-        parts = [
-            _origin(content),
-            f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n",
-            *parts,
-        ]
-        names = dict.fromkeys(row["kernel"] for row in timed)
-        limits = _still_true(content.get("limits", ()), timed)
-        parts += [_slower(limits, timed)] if limits else []
-        parts += [_backward(pairs)] if (pairs := backward(timed)) else []
-        parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
+    figure = f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n"
+    names = dict.fromkeys(row["kernel"] for row in timed)
+    parts = [_origin(content), figure, _list_of_kernels(timed)]
+    parts += [_backward(pairs)] if (pairs := backward(timed)) else []
+    parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
 
 
@@ -109,7 +83,7 @@ def _list_of_kernels(timed: Sequence[Row]) -> str:
         about = [" ".join(map(sentence, docs)), " ".join(part(doc, "Shapes") for doc in docs)]
         about += [", ".join(modules[0].DTYPES), entry_of(names[0]).vendor_name]
         lines.append([links, *about, *_speed(names[0], rows)])
-    return table(heads, lines)
+    return f"{table(heads, _slashed(lines))}\n"
 
 
 def _launched_together() -> list[tuple[str, ...]]:
@@ -150,87 +124,7 @@ def _backward(rows: Sequence[Row]) -> str:
         shown = [_us({"p50_us": time}, 50) for time in times]
         lines.append([_shape(row), row["dtype"], *shown, *factors])
     title = " and ".join(PARTS)
-    return f"### {title}\n\n{said}\n\n{table(heads, lines)}"
-
-
-def _still_true(limits: Sequence[Row], timed: Sequence[Row]) -> list[Row]:
-    """Leave out rows of the limits that were timed anew since: under another config, mostly."""
-    medians = {_identity(row): row["ours"]["p50_us"] for row in timed}
-    return [row for row in limits if medians.get(_identity(row), row["ours_us"]) == row["ours_us"]]
-
-
-def _identity(row: Row) -> str:
-    return f"{row['kernel']} {_shape(row)} {row['dtype']}"
-
-
-def _slower(rows: Sequence[Row], timed: Sequence[Row]) -> str:
-    heads = ("kernel", "shape", "dtype", "speed", "p50 us", "model's us", "model's limit")
-    heads += (*(f"{name} counted" for name in COUNTED), "kernel alone us", "programs an SM")
-    heads += ("waves", "registers", "config")
-    lines = []
-    for row in rows:
-        seen = row["foreseen"]
-        config = " ".join(f"{name}={value}" for name, value in row["config"].items())
-        line = [row["kernel"], _shape(row), row["dtype"], _factor(row["over_vendor"])]
-        line += [f"{row['ours_us']:.1f}", f"{seen['us']:.1f}", str(seen["limit"]), *_counted(row)]
-        line += [f"{seen['programs_per_sm']:g}", f"{seen['waves']:.2f}"]
-        lines.append([*line, f"{seen['regs_per_thread']:g}", config])
-    said = f"{SLOWER}{_counted_limit(rows)}{_slower_since(rows, timed)}"
-    return f"### Where the vendor is faster\n\n{said}\n\n{table(heads, lines)}"
-
-
-def _counted(row: Row) -> list[str]:
-    """List the counted share of each unit's peak, and the time of the Triton kernel alone."""
-    counters = _counters(row)
-    if counters is None:
-        return ["-"] * (len(COUNTED) + 1)
-    shares = [f"{counters[f'{name.lower()}_%']:.0f}%" for name in COUNTED]
-    return [*shares, f"{counters['ns'] / 1000:.1f}"]
-
-
-def _counters(row: Row) -> Mapping[str, Any] | None:
-    """Find the counters of the Triton kernel of a row; None where nothing was counted."""
-    return next((one for one in row.get("kernels", ()) if one["name"] == "kernel"), None)
-
-
-def _counted_limit(rows: Sequence[Row]) -> str:
-    """Say what the counters show where the model names the unit that it names most often."""
-    names = Counter(row["foreseen"]["limit"] for row in rows if row["foreseen"]["limit"] in COUNTED)
-    if not names:
-        return ""
-    limit = names.most_common(1)[0][0]
-    named = [_counters(row) for row in rows if row["foreseen"]["limit"] == limit]
-    counted = [counters for counters in named if counters is not None]
-    if not counted:
-        return ""
-    shares = [counters[f"{limit.lower()}_%"] for counters in counted]
-    # The counter of L1 counts the way to shared memory as well.
-    own = {"L1", "shared"} if limit in ("L1", "shared") else {limit}
-    others = [
-        max(counters[f"{name.lower()}_%"] for name in COUNTED if name not in own)
-        for counters in counted
-    ]
-    rest = " or ".join(name for name in COUNTED if name not in own)
-    close = sum(other >= share - CLOSE for share, other in zip(shares, others, strict=True))
-    return (
-        f" Where the model names {limit}, the counter of {limit} shows {min(shares):.0f}% to "
-        f"{max(shares):.0f}% of its peak. In {close} of these {len(counted)} rows {rest} is "
-        f"as busy, to within {CLOSE} points."
-    )
-
-
-def _slower_since(rows: Sequence[Row], timed: Sequence[Row]) -> str:
-    """Say which kernels are as slow at how many other rows; those were not counted."""
-    counted = set(map(_identity, rows))
-    others = [row for row in with_backward(timed) if row.get("over_vendor", 1) < SLOW]
-    names = Counter(row["kernel"] for row in others if _identity(row) not in counted)
-    if not names:
-        return ""
-    listed = ", ".join(f"{name} ({count})" for name, count in names.items())
-    return (
-        " As slow at other rows, or by newer timings, which are in their own tables below, are: "
-        f"{listed}. Neither model nor counters were asked about those."
-    )
+    return f"### {title}\n\n{said}\n\n{table(heads, lines)}\n"
 
 
 def _kernel(name: str, rows: Sequence[Row]) -> str:
@@ -245,7 +139,7 @@ def _kernel(name: str, rows: Sequence[Row]) -> str:
     titles[:1] = ["over vendor, ours alone"] if "called_over_vendor" in shown else titles[:1]
     heads += (*titles, "rate", "of the limit")
     said = _beside(name, rows)
-    return f"### {name}\n\n{said}{table(heads, [_cells(row, shown) for row in rows])}"
+    return f"### {name}\n\n{said}{table(heads, [_cells(row, shown) for row in rows])}\n"
 
 
 _BESIDE = {
@@ -297,10 +191,9 @@ def _factor(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def table(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Write a table in Markdown."""
-    rows = [heads, ["---"] * len(heads), *lines]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |\n" for row in rows)
+def _slashed(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Replace the bars of docstrings, which would end a cell."""
+    return [[cell.replace("|", "/") for cell in line] for line in lines]
 
 
 def sentence(docstring: str) -> str:
@@ -318,8 +211,7 @@ def main() -> None:
     """Write document and figure."""
     content = results()
     DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), content))
-    if content["rows"]:
-        draw(content["rows"], FIGURE)
+    draw(content["rows"], FIGURE)
 
 
 if __name__ == "__main__":

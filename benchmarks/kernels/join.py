@@ -19,10 +19,9 @@ def main() -> None:
     """Read the files in turn and write one."""
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--mode", choices=("events", "graph"), default="events")
     parser.add_argument("--output", type=Path, default=FILE)
     options = parser.parse_args()
-    table = Table(options.mode)
+    table = Table()
     for file in options.files:
         if not file.exists():
             parser.error(f"{file}: no such file")

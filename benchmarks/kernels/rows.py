@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
+from statistics import geometric_mean
 from types import ModuleType
 from typing import Any
 
@@ -17,14 +17,13 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Outcome, quantile
-from asmtune.measure.timing.clock import GpuClock, Subject
+from asmtune.core.records.tuned import Measurement, quantile
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.race import Race
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
+from benchmarks.harness import Ways, raced
 from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.plan import Place
 from tests.kernels.accuracy import case_of, doubled
@@ -85,10 +84,10 @@ class Timer:
             }
             if alone:
                 launches[CALLED] = partial(public, **inputs)
-            timed = self._race(list(launches.values()), module.DEFAULT)
+            timed = self._race(launches)
         row |= {"config": _config(module, before), "vendor_name": entry.vendor_name}
-        row |= _speedups(dict(zip(launches, timed, strict=True)))
-        limits = self._limits(timed[0], moved)
+        row |= _speedups(timed)
+        limits = self._limits(timed["ours"], moved)
         if limits and entry.flops is not None:
             limits |= self._arithmetic(limits["seconds"], entry.flops(shape), entry.rates[dtype])
         return row | limits
@@ -97,14 +96,11 @@ class Timer:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-        """Time all launches in one final, interleaved."""
-        subjects = [Subject(label, _dropping(launch), lambda: None) for launch in launches]
-        return Race(GpuClock(self.policy), self.policy).final(subjects)
+    def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
+        return raced(launches, self.policy)
 
-    def _limits(self, ours: Outcome, moved: int) -> dict[str, Any]:
+    def _limits(self, measured: Measurement | Failure, moved: int) -> dict[str, Any]:
         """Compute bandwidth, and its share of the specified and of the measured peak."""
-        _, measured = ours
         if not isinstance(measured, Measurement):
             return {}
         seconds = measured.median_us * 1e-6
@@ -151,7 +147,7 @@ def _without_vendor(public: Callable[..., Any]) -> dict[str, bool]:
     return {"vendor": False} if "vendor" in signature(public).parameters else {}
 
 
-def _speedups(timed: Mapping[str, Outcome]) -> dict[str, Any]:
+def _speedups(timed: Mapping[str, Measurement | Failure]) -> dict[str, Any]:
     """Compute percentiles of each, and the factors by which ours is faster than the others.
 
     `called_over_vendor` has the factor of the public function as it is called, with the vendor's
@@ -192,8 +188,11 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _means(factors: Sequence[float]) -> dict[str, Any]:
-    mean = math.exp(sum(map(math.log, factors)) / len(factors))
-    return {"geometric_mean": round(mean, 3), "least": min(factors), "rows": len(factors)}
+    return {
+        "geometric_mean": round(geometric_mean(factors), 3),
+        "least": min(factors),
+        "rows": len(factors),
+    }
 
 
 def _error(
@@ -223,15 +222,7 @@ def _bytes(values: Sequence[Any]) -> int:
     return sum(value.nbytes for value in values if torch.is_tensor(value))
 
 
-def _dropping(launch: Callable[[], Any]) -> Callable[[], None]:
-    def run() -> None:
-        launch()
-
-    return run
-
-
-def _percentiles(outcome: Outcome) -> dict[str, Any]:
-    _, measured = outcome
+def _percentiles(measured: Measurement | Failure) -> dict[str, Any]:
     if not isinstance(measured, Measurement):
         return {"failed": measured.detail}
     ordered = sorted(measured.samples_us)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from benchmarks.harness import RESULTS, provenance, write
 from benchmarks.kernels.identities import source_of
 from benchmarks.kernels.plan import Place
 from benchmarks.kernels.rows import summary
-from benchmarks.provenance import RESULTS, provenance, write
 
 FILE = RESULTS / "kernels.json"
 
@@ -23,44 +23,29 @@ class Table:
     """Rows of the file, in order of the kernels' names and of their places.
 
     Attributes:
-        mode: mode of asmtune's clock, the same for all rows.
         rows: rows by the names of their places.
         runs: where the rows come from; a row's `run` is the place of its own among them.
     """
 
-    mode: str
     rows: dict[str, Row] = field(default_factory=dict)
     runs: list[Mapping[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def resumed(cls, path: Path, mode: str) -> Self:
-        """Read the table of a file, without rows that are wrong, failed, or of another source.
-
-        Raises:
-            ValueError: the file's rows were timed in another mode.
-        """
+    def resumed(cls, path: Path) -> Self:
+        """Read the table of a file, without rows that are wrong, failed, or of another source."""
         if not path.exists():
-            return cls(mode)
+            return cls()
         content = json.loads(path.read_text())
-        if content["mode"] != mode:
-            raise ValueError(
-                f"{path.name} was timed with --mode {content['mode']}, and this run with {mode}: "
-                "give the same mode, or another --output"
-            )
         valid = (row for row in content["rows"] if is_current(row))
-        return cls(mode, {Place.of(row).name: row for row in valid}, content["runs"])
+        return cls({Place.of(row).name: row for row in valid}, content["runs"])
 
     def begin(self) -> None:
         """Start a run: rows added from now on belong to it."""
         self.runs.append(provenance())
 
     def join(self, path: Path) -> None:
-        """Take over the rows of another file, and the runs that they belong to.
-
-        Raises:
-            ValueError: they were timed in another mode.
-        """
-        other = type(self).resumed(path, self.mode)
+        """Take over the rows of another file, and the runs that they belong to."""
+        other = type(self).resumed(path)
         for run in other.runs:
             if run not in self.runs:
                 self.runs.append(run)
@@ -76,7 +61,7 @@ class Table:
         places = [place.name for place in order if place.name in self.rows]
         names = dict.fromkeys([*places, *self.rows])
         rows = sorted((self.rows[name] for name in names), key=lambda row: str(row["kernel"]))
-        write(path, {"mode": self.mode, "runs": self.runs, "summary": summary(rows), "rows": rows})
+        write(path, {"mode": "events", "runs": self.runs, "summary": summary(rows), "rows": rows})
 
 
 def is_current(row: Row) -> bool:

@@ -1,15 +1,15 @@
 """Gain of each step of a ladder, and the assembly behind the GEMM's.
 
-    python -m benchmarks.ladder [--assembly] [--rounds N] [--output FILE]
+    python -m benchmarks.ladder [--rounds N] [--output FILE]
     python -m benchmarks.ladder attention|conv [--rounds N] [--output FILE]
     python -m benchmarks.ladder [attention|conv] --table
 
-The first needs a GPU: each step is checked against float64 at each size, then timed against
-`torch.matmul`, v4 against `torch.addmm` and `gelu`, interleaved, L2 cold, p50; what is wrong is
-not timed, and the exit status is 1. v0 gets few samples where one takes long. `--assembly`
-compiles for an H200 and times nothing. Attention's steps are timed against
-`scaled_dot_product_attention`, those of the convolution against cuDNN, some 30 s each; there
-v2 is tuned first, by the effort "quick". `--table` writes the ladder's page from the file alone.
+Needs a GPU but for `--table`: each step is checked against float64 at each size, then timed against
+`torch.matmul`, v4 against `torch.addmm` and `gelu`, interleaved, L2 cold, p50; what is wrong is not
+timed, and the exit status is 1. v0 gets few samples where one takes long. Attention's steps are
+timed against `scaled_dot_product_attention`, those of the convolution against cuDNN, some 30 s
+each; there v2 is tuned first, by the effort "quick". `--table` writes the ladder's page from the
+file alone.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ from typing import Any
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.race import Race
 from asmtune.workshop.kernel_checks.tolerances import excess
+from benchmarks.harness import RESULTS, parser, raced, write
 from benchmarks.ladder import others
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, Size, assembly
-from benchmarks.provenance import RESULTS, write
 
 
 def errors(operands: Operands) -> dict[str, float]:
@@ -50,16 +47,8 @@ def timed(
     launches: Mapping[str, Callable[[], Any]], policy: TimingPolicy
 ) -> dict[str, dict[str, Any]]:
     """Measure microseconds and samples of each launch, or its error."""
-
-    def subject(run: Any) -> Subject:
-        def launch() -> None:
-            run()
-
-        return Subject(Config({}), launch, lambda: None)
-
-    outcomes = Race(GpuClock(policy), policy).final([subject(run) for run in launches.values()])
     by_step: dict[str, dict[str, Any]] = {}
-    for name, (_, outcome) in zip(launches, outcomes, strict=True):
+    for name, outcome in raced(launches, policy).items():
         if isinstance(outcome, Measurement):
             by_step[name] = {
                 "p50_us": round(outcome.median_us, 3),
@@ -83,12 +72,12 @@ def measured(size: Size, policy: TimingPolicy) -> dict[str, Any]:
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Make a row a size: times, and the assembly's facts of each step."""
-    target = load_target("H200" if options.assembly else device_name())
+    target = load_target(device_name())
     settings = Settings.from_environment()
     policy = TimingPolicy(fine_rounds=options.rounds)
     for size in SIZES:
         # Before the assembly is read, since v3 and v4 find their configs here.
-        times = {} if options.assembly else measured(size, policy)
+        times = measured(size, policy)
         shown = {name: assembly(name, size, target, settings) for name in STEPS}
         yield {"size": dict(size), "target": target.name, **times, "assembly": shown}
 
@@ -130,13 +119,11 @@ def write_page(name: str, file: Path) -> None:
 
 def main() -> None:
     """Measure a ladder, or write its page."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("ladder", nargs="?", choices=("gemm", *others.LADDERS), default="gemm")
-    parser.add_argument("--assembly", action="store_true", help="times nothing; needs no GPU")
-    parser.add_argument("--table", action="store_true", help="write the ladder's page")
-    parser.add_argument("--rounds", type=int, default=30, help="samples of each launch")
-    parser.add_argument("--output", type=Path, default=None, help="of benchmarks/results")
-    options = parser.parse_args()
+    arguments = parser(__doc__, None)
+    arguments.add_argument("ladder", nargs="?", choices=("gemm", *others.LADDERS), default="gemm")
+    arguments.add_argument("--table", action="store_true", help="write the ladder's page")
+    arguments.add_argument("--rounds", type=int, default=30, help="samples of each launch")
+    options = arguments.parse_args()
     is_gemm = options.ladder == "gemm"
     file = RESULTS / "ladder.json" if is_gemm else others.file_of(options.ladder)
     output = options.output or file

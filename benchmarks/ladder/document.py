@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.harness import table
 from benchmarks.ladder.steps import EPILOGUE, PRODUCT, STEPS
 
 DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "ladder.md"
@@ -115,18 +116,13 @@ def _microseconds(row: Row, name: str) -> float | None:
 
 def _source(results: Mapping[str, Any]) -> str:
     origin = results["provenance"]
-    timed = any("times" in row for row in results["rows"])
-    what = (
-        f"{origin['device']}, L2 cold, p50 of interleaved launches"
-        if timed
-        else "the assembly alone; times follow from a machine with a GPU"
-    )
+    what = f"{origin['device']}, L2 cold, p50 of interleaved launches"
     return (
         f"{results['dtype']}, M = N = K; {what}. Triton {origin['triton']}, {origin['date'][:10]}, "
         "[ladder.json](../benchmarks/results/ladder.json) by `python -m benchmarks.ladder`. v4 is "
         "held against `torch.addmm` and `gelu`, the others against `torch.matmul`. Loads are those "
-        "of the loop from global memory, by their bytes. The configs of v3 and v4 are "
-        f"{'those that asmtune found' if timed else 'the first of their space'}."
+        "of the loop from global memory, by their bytes. The configs of v3 and v4 are those that "
+        "asmtune found."
     )
 
 
@@ -137,8 +133,7 @@ _HEADINGS: Final = (
 
 
 def _table(rows: Sequence[Row]) -> str:
-    lines = [_HEADINGS, ("---",) * len(_HEADINGS), *(cells for row in rows for cells in _of(row))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return table(_HEADINGS, [cells for row in rows for cells in _of(row)])
 
 
 def _of(row: Row) -> Iterator[tuple[str, ...]]:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 import torch
 
 from asmtune.report.figures import COLOURS, MARKERS, look, saved
+from benchmarks.harness import between
+from benchmarks.harness import table as markdown
 from benchmarks.ladder import attention
-from benchmarks.marked import between
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,8 +42,7 @@ def table() -> str:
     """Write the bytes of each step in MiB, a line a size."""
     heads = ("N", *NAMES.values())
     rows = [(str(n), *(f"{allocated(step, n) / 2**20:.1f}" for step in NAMES)) for n in SIZES]
-    cells = [heads, ("---",) * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+    return markdown(heads, rows)
 
 
 def rewritten(text: str) -> str:

@@ -16,9 +16,8 @@ from torch.nn import functional
 from asmtune.kernels import conv2d
 from asmtune.kernels._conv2d_window import Window
 from asmtune.runtime.decorator import reconfigure
+from benchmarks.harness import RESULTS, between, table
 from benchmarks.ladder import attention, conv
-from benchmarks.marked import between
-from benchmarks.provenance import RESULTS
 
 Size = Mapping[str, int]
 Launch = Callable[[], torch.Tensor]
@@ -151,16 +150,14 @@ def page_of(name: str) -> Path:
 
 
 def rewritten(name: str, text: str, file: Path) -> str:
-    """Return a page with the times of a file; without it, with the command that makes it."""
-    content = json.loads(file.read_text()) if file.exists() else None
+    """Return a page with the times of a file."""
+    content = json.loads(file.read_text())
     return between(text, BEGIN, END, f"\n{times(name, content)}\n\n", page_of(name).name)
 
 
-def times(name: str, content: Mapping[str, Any] | None) -> str:
+def times(name: str, content: Mapping[str, Any]) -> str:
     """Write where the times come from, and a line a step and a size."""
     call = f"`python -m benchmarks.ladder {name}`"
-    if content is None:
-        return f"{call} times the steps on a GPU; no times are kept yet."
     origin = content["provenance"]
     said = (
         f"{origin['device']}, Triton {origin['triton']}, PyTorch {origin['torch']}, "
@@ -168,11 +165,11 @@ def times(name: str, content: Mapping[str, Any] | None) -> str:
         f"([{file_of(name).name}](../benchmarks/results/{file_of(name).name}))."
     )
     headings = ("size", "step", "time, us", "TFLOP/s", "speed by PyTorch's")
-    lines = [headings, ("---",) * len(headings)]
+    lines: list[tuple[str, ...]] = []
     for row in content["rows"]:
         size = " ".join(f"{key}={value}" for key, value in row["size"].items())
         lines += [(size, *cells) for cells in _cells(name, row)]
-    return f"{said}\n\n" + "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{said}\n\n{table(headings, lines)}"
 
 
 def _cells(name: str, row: Mapping[str, Any]) -> list[tuple[str, ...]]:

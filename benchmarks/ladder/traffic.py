@@ -26,8 +26,9 @@ from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.kernels import conv2d
 from asmtune.kernels._conv2d_host import grid, layer
 from asmtune.kernels._conv2d_window import Window
+from benchmarks.harness import between
+from benchmarks.harness import table as markdown
 from benchmarks.ladder import conv, gemm
-from benchmarks.marked import between
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "ladder_conv.md"
 BEGIN, END = "<!-- traffic -->\n", "<!-- end of traffic -->\n"
@@ -99,7 +100,7 @@ class Layer:
 def table() -> str:
     """Write a line a layer: MB of each step, of three kernels and of one, and what one saves."""
     names = ("layer", "v0 direct", "v1 im2col", "v2 implicit", "three kernels", "one", "fewer")
-    cells = [names, ("---",) * len(names)]
+    cells: list[tuple[str, ...]] = []
     for shape in SHAPES:
         made = Layer(shape)
         three, one = made.three(), made.implicit(fused=True)
@@ -107,7 +108,7 @@ def table() -> str:
         size = f"{shape['height']}x{shape['width']}x{shape['channels']} to {shape['filters']}"
         name = f"{size}, {shape['taps']}x{shape['taps']} by {shape['stride']}"
         cells.append((name, *(f"{step / 1e6:.1f}" for step in steps), f"{1 - one / three:.0%}"))
-    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+    return markdown(names, cells)
 
 
 def rewritten(text: str) -> str:

@@ -1,7 +1,7 @@
 """Programs of public packages, run with `triton.autotune` alone and under `asmtune run`.
 
     python -m benchmarks.packages [--programs a,b] [--again] [--limit S] [--seconds S] [--keep FILE]
-        [--output FILE] [--summarise FILE] [--device cpu --small]
+        [--output FILE] [--device cpu --small]
 
 Each program runs three times, each time in a process of its own: alone with empty caches, under
 asmtune with an empty store, and again with the store that this left; with `--again` also alone
@@ -21,9 +21,8 @@ kernels ran, by torch's profiler. It is never above that of calls in a row; `gpu
 `--limit` is for the start and the first calls of one process, `--seconds` for all. The model of
 `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are reported
 separately. `--keep` takes the other programs' results from a file of an earlier run, each with that
-run's provenance. `--summarise FILE` runs nothing: it computes speeds and summary of FILE anew from
-the rounds that it holds. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one
-GPU and the packages; what fails is reported as such and stops no other.
+run's provenance. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one GPU and
+the packages; what fails is reported as such and stops no other.
 """
 
 from __future__ import annotations
@@ -38,13 +37,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import RESULTS, fitted, provenance, write
 from benchmarks.packages.catalogue import AGAIN, PROGRAMS, WAYS, Program
 from benchmarks.packages.processes import Place
 from benchmarks.packages.rounds import run_ways
-from benchmarks.packages.summary import judged, summary, table, with_speeds
+from benchmarks.packages.summary import judged, summary, table
 from benchmarks.packages.tolerances import MAX_MARGIN, MOST_UNITS, RMS_MARGIN, UNITS
-from benchmarks.provenance import RESULTS, provenance, write
-from benchmarks.side_by_side.__main__ import fitted
 
 
 def measured(program: Program, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -86,15 +84,6 @@ def results_of_others(path: Path | None, anew: Sequence[str]) -> list[dict[str, 
     ]
 
 
-def summarise(path: Path, output: Path) -> None:
-    """Compute the speeds and the summary of a file anew from its rounds; keep its provenance."""
-    results = json.loads(path.read_text())
-    results["programs"] = [with_speeds(program) for program in results["programs"]]
-    results["summary"] = summary(results["programs"])
-    write(output, results)
-    print(table(results["programs"]))
-
-
 def _version(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
@@ -112,13 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=540.0, help="of all together")
     parser.add_argument("--output", type=Path, default=RESULTS / "packages.json")
     parser.add_argument("--keep", type=Path, help="file with the results of other programs")
-    parser.add_argument("--summarise", type=Path, help="file to summarise anew; runs nothing")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="sizes of a dry run")
     options = parser.parse_args(arguments)
-    if options.summarise:
-        summarise(options.summarise, options.output)
-        return
     small = ("--small",) if options.small else ()
     options.arguments = ("--device", options.device, *small)
     options.end = time.monotonic() + options.seconds

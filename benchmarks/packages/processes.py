@@ -77,7 +77,7 @@ class Session:
         answers.unlink(missing_ok=True)
         answers.touch()
         self._answers = answers.open()
-        command = [sys.executable, *way.command, str(program.path), str(place.outputs), "--serve"]
+        command = [sys.executable, *way.command, str(program.path), str(place.outputs)]
         with (
             (place.outputs / "stdout").open("wb") as output,
             (place.outputs / "stderr").open("wb") as errors,

@@ -69,13 +69,6 @@ def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def with_speeds(program: dict[str, Any]) -> dict[str, Any]:
-    """Compute the speeds of a program of an earlier file anew, from the rounds that it holds."""
-    for name, operation in program["operations"].items():
-        operation |= _speeds({way: ran["operations"][name] for way, ran in program["ways"].items()})
-    return program
-
-
 def _compared(calls: Mapping[str, Any], reference: Path) -> dict[str, Any]:
     """Compare the saved outputs of each way with the plain program's, and say what they are."""
     expected = calls["plain"]
@@ -118,12 +111,6 @@ def _exactness(
     return result
 
 
-def verdict(row: Mapping[str, Any]) -> str | None:
-    """Read what an operation's outputs are; files of earlier runs say only if they are equal."""
-    told: str | None = {True: "equal", False: "differ", None: None}[row["equal"]]
-    return row.get("verdict", told)
-
-
 def _file(folder: Path, name: str) -> Path:
     return folder / f"{name}.pt"
 
@@ -153,7 +140,7 @@ def _saved(file: Path) -> dict[str, Any]:
 def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Sum times and average speeds of all operations with a result in each way."""
     rows = [row for program in programs for row in program["operations"].values()]
-    verdicts = Counter(verdict(row) for row in rows)
+    verdicts = Counter(row["verdict"] for row in rows)
     result: dict[str, Any] = {
         "programs": len(programs),
         "operations": len(rows),
@@ -190,9 +177,9 @@ def table(programs: Sequence[Mapping[str, Any]]) -> str:
         for name, row in program["operations"].items():
             cells = "".join(f"{row['first_s'].get(way, float('nan')):14.2f}" for way in ways)
             speed, of_call = (row[key].get("asmtune", float("nan")) for key in TIMES)
-            quartiles = row.get("quartiles", {}).get("speed", {}).get("asmtune")
+            quartiles = row["quartiles"]["speed"].get("asmtune")
             around = "{:.3f}-{:.3f}".format(*quartiles) if quartiles else ""
-            said = verdict(row) or "none"
+            said = row["verdict"] or "none"
             said += f": {row['errors']}" if row["errors"] else ""
             cells += f"{speed:8.3f}{around:>14}{of_call:8.3f}"
             lines.append(f"{program['program'] + ' ' + name:34}{cells}  {said}")

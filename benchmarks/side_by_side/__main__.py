@@ -1,20 +1,16 @@
 """Measurement of the tasks, on GPUs with an equal share of the cores each.
 
     python -m benchmarks.side_by_side KERNELS [--gpus N] [--lanes 0,1,2,3] [--most-s S] [--parts N]
-        [--no-fine] [--seconds S] [--estimate] [--keep FILE] [--output FILE]
+        [--seconds S] [--keep FILE] [--output FILE]
 
-KERNELS is a folder with the oracle's kernels. Each of `--gpus` GPUs takes one task after the other,
-the shortest first by an earlier file (`--estimates`), so that a cut leaves whole tasks; one that
-would not end before `--seconds` is not begun. The estimates are printed first; with `--estimate`
-that is all. `--keep` takes over the tasks that an earlier run on the same kind of machine measured,
-and runs only the others: what one call cannot do, the next does.
+KERNELS is a folder with the oracle's kernels. Each of `--gpus` GPUs takes one task after the other
+until `--seconds` are over; the task that runs then is cut. `--keep` takes over the tasks that an
+earlier run on the same kind of machine measured, and runs only the others: what one call cannot do,
+the next does.
 
 Where `triton.autotune` would take more than `--most-s`, a random 1/`--parts` of the configs is run,
 and its seconds are scaled: each such task says `scaled`, how many configs it ran (`run`), and their
 `share`.
-`--no-fine` leaves out the timing of all configs by 25/100 ms; the best of all is then that of
-5/20 ms.
-
 The model of `learned` is fitted before, once, as on a machine where asmtune ran before; its seconds
 are reported separately. All caches of compiled code are empty at the start of each task. A task
 that fails or runs out of time is reported as such and does not stop the others.
@@ -31,85 +27,40 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from queue import Empty, Queue
 from typing import Any
 
-from benchmarks.provenance import RESULTS, write
+from benchmarks.harness import RESULTS, fitted, write
 from benchmarks.side_by_side.baselines import Effort
-from benchmarks.side_by_side.estimate import estimated, plan_table
 from benchmarks.side_by_side.summary import summary, table
 from benchmarks.side_by_side.tasks import LANES
-
-
-def fitted(folder: Path) -> float:
-    """Fit the model into a folder; return the seconds, as asmtune's first use spends them."""
-    from dataclasses import replace
-
-    from asmtune.base.settings import Settings
-    from asmtune.predict.score.learned import Learned
-
-    start = time.perf_counter()
-    scorer = Learned(replace(Settings.from_environment(), cache_dir=folder))
-    assert scorer.effective_name == "learned", "the model of learned cannot be fitted here"
-    return time.perf_counter() - start
-
-
-class Queue:
-    """Tasks that wait, the shortest first, for the GPU that is free next.
-
-    Args:
-        waiting: lane, number and estimate of each task.
-        end: time by `time.monotonic` at which all is over.
-    """
-
-    def __init__(self, waiting: Sequence[tuple[int, int, float | None]], end: float) -> None:
-        self._waiting = sorted(waiting, key=lambda one: (one[2] is None, one[2] or 0.0))
-        self._end, self._lock = end, threading.Lock()
-        self._took_s = self._expected_s = 0.0
-
-    def take(self) -> tuple[int, int, float | None, str | None] | None:
-        """Take the next task: its lane, number, estimate, and why it is not begun, if so.
-
-        An estimate counts as many times as the tasks so far took longer than theirs.
-        """
-        with self._lock:
-            if not self._waiting:
-                return None
-            lane, number, expected = self._waiting.pop(0)
-            pace = max(1.0, self._took_s / self._expected_s) if self._expected_s else 1.0
-            left, needed = self._end - time.monotonic(), (expected or 1.0) * pace
-        late = f"not begun: takes about {needed:.0f} s, {max(left, 0.0):.0f} s were left"
-        return lane, number, expected, late if needed > left else None
-
-    def done(self, expected: float | None, took_s: float) -> None:
-        """Note how long a finished task took."""
-        if expected:
-            with self._lock:
-                self._took_s += took_s
-                self._expected_s += expected
 
 
 class Worker(threading.Thread):
     """A GPU and some cores, which take one task after another."""
 
-    def __init__(self, queue: Queue, place: tuple[int, Sequence[int]], options: Any) -> None:
+    def __init__(
+        self, queue: Queue[tuple[int, int]], place: tuple[int, Sequence[int]], options: Any
+    ) -> None:
         super().__init__()
         self.queue, (self.gpu, self.cores), self.options = queue, place, options
         self.results: list[dict[str, Any]] = []
 
     def run(self) -> None:
         """Run each task in a process of its own; note a result or an error for each."""
-        while (taken := self.queue.take()) is not None:
-            lane, number, expected, late = taken
-            if late is not None:
-                self.results.append({**LANES[lane][number].to_json(), "error": late})
-                continue
+        while True:
+            try:
+                lane, number = self.queue.get_nowait()
+            except Empty:
+                return
             start = time.monotonic()
+            if start >= self.options.end:
+                self.results.append({**LANES[lane][number].to_json(), "error": "not begun"})
+                continue
             result = self._result(lane, number)
             self.results.append(result)
-            if "error" not in result:
-                self.queue.done(expected, time.monotonic() - start)
             spent = f"{time.monotonic() - start:.0f} s"
             print(f"{task_name(result)}: {result.get('error', spent)}", flush=True)
 
@@ -147,8 +98,7 @@ class Worker(threading.Thread):
 
 
 def _effort_options(effort: Effort) -> list[str]:
-    options = ["--most-s", str(effort.most_s), "--parts", str(effort.parts)]
-    return options if effort.fine else [*options, "--no-fine"]
+    return ["--most-s", str(effort.most_s), "--parts", str(effort.parts)]
 
 
 def task_name(task: Mapping[str, Any]) -> str:
@@ -180,10 +130,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--most-s", type=float, default=300.0)
     parser.add_argument("--parts", type=int, default=4)
-    parser.add_argument("--no-fine", dest="fine", action="store_false")
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all together")
-    parser.add_argument("--estimates", type=Path, default=RESULTS / "side_by_side.json")
-    parser.add_argument("--estimate", action="store_true", help="print the estimate and stop")
     parser.add_argument("--keep", type=Path, help="results of an earlier run")
     parser.add_argument("--output", type=Path, default=RESULTS / "side_by_side.json")
     options = parser.parse_args(arguments)
@@ -194,30 +141,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: at least 1")
     options.end = time.monotonic() + options.seconds
-    options.effort = Effort(options.most_s, options.parts, options.fine)
+    options.effort = Effort(options.most_s, options.parts)
     return options
 
 
-def waiting(
-    options: argparse.Namespace, finished: Collection[str]
-) -> dict[str, tuple[int, int, float | None]]:
-    """List the tasks of the chosen lanes that are not finished: lane, number and estimate."""
-    path = options.estimates
-    recorded = json.loads(path.read_text())["tasks"] if path.exists() else []
-    return {
-        task_name(task.to_json()): (
-            lane,
-            number,
-            estimated(task.to_json(), recorded, options.effort),
-        )
-        for lane in map(int, options.lanes.split(","))
-        for number, task in enumerate(LANES[lane])
-        if task_name(task.to_json()) not in finished
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the estimate, run the tasks and write the results."""
+    """Run the tasks and write the results."""
     options = _options(arguments)
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // options.gpus
@@ -225,15 +154,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         earlier, origin = measured(options.keep, share)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SystemExit(f"--keep {options.keep}: {error!r}; give a file that this wrote") from None
-    tasks = waiting(options, {task_name(task) for task in earlier})
-    expected = {name: seconds for name, (_, _, seconds) in tasks.items()}
-    print(plan_table(expected, options.gpus, options.seconds), flush=True)
-    if options.estimate:
-        return
+    finished = {task_name(task) for task in earlier}
+    queue: Queue[tuple[int, int]] = Queue()
+    for lane in map(int, options.lanes.split(",")):
+        for number, task in enumerate(LANES[lane]):
+            if task_name(task.to_json()) not in finished:
+                queue.put((lane, number))
     with tempfile.TemporaryDirectory() as models:
         fit_s = fitted(Path(models))
         options.models = Path(models) / "models"
-        queue = Queue(list(tasks.values()), options.end)
         workers = [
             Worker(queue, (gpu, cores[gpu * share : (gpu + 1) * share]), options)
             for gpu in range(options.gpus)

@@ -29,12 +29,10 @@ class Effort:
         most_s: seconds above which `triton.autotune` runs only its first part.
         parts: `triton.autotune` first gets a random 1/`parts` of the configs, which tells what all
             would take.
-        fine: whether all configs are also timed for 25/100 ms each.
     """
 
     most_s: float = 300.0
     parts: int = 4
-    fine: bool = True
 
 
 def autotuned(problem: Problem, configs: Sequence[Config], effort: Effort) -> dict[str, Any]:
@@ -82,16 +80,11 @@ def _autotune(problem: Problem, configs: Sequence[Config]) -> tuple[float, Confi
 
 
 def exhaustive(
-    problem: Problem,
-    configs: Sequence[Config],
-    target: Target,
-    settings: Settings,
-    *,
-    fine: bool = True,
+    problem: Problem, configs: Sequence[Config], target: Target, settings: Settings
 ) -> dict[str, Any]:
     """Compile everything in parallel, then time everything as Triton does.
 
-    The compile's seconds count for each timing: "coarse" is 5/20 ms a config, "fine" 25/100 ms.
+    "coarse" times a config for 5/20 ms; its seconds hold the compile's.
     """
     start = time.perf_counter()
     digests = _compiled(problem, configs, target, settings)
@@ -104,31 +97,30 @@ def exhaustive(
         if not isinstance(cached, Failure):
             runs[config] = cached[1]
     result: dict[str, Any] = {"configs": len(configs), "compiled": len(digests)}
-    for name, warmup, rep in (("coarse", 5, 20), ("fine", 25, 100))[: 1 + fine]:
-        timing, times = _timed(runs, warmup, rep)
-        best = min(times, key=lambda config: times[config])
-        result[name] = {
-            "seconds": round(compiling + timing, 2),
-            "timing_s": round(timing, 2),
-            "best": best.to_dict(),
-            "best_us": round(times[best] * 1000, 3),
-        }
+    timing, times = _timed(runs)
+    best = min(times, key=lambda config: times[config])
+    result["coarse"] = {
+        "seconds": round(compiling + timing, 2),
+        "timing_s": round(timing, 2),
+        "best": best.to_dict(),
+        "best_us": round(times[best] * 1000, 3),
+    }
     return {**result, "compile_s": round(compiling, 2)}
 
 
-def _median_ms(run: Any, warmup: int, rep: int) -> float:
+def _median_ms(run: Any) -> float:
     from triton.testing import do_bench
 
-    return float(do_bench(run, warmup=warmup, rep=rep, return_mode="median"))
+    return float(do_bench(run, warmup=5, rep=20, return_mode="median"))
 
 
-def _timed(runs: dict[Config, Any], warmup: int, rep: int) -> tuple[float, dict[Config, float]]:
+def _timed(runs: dict[Config, Any]) -> tuple[float, dict[Config, float]]:
     start = time.perf_counter()
     times = {}
     for config, launch in runs.items():
         launch.prepare()
         # Many a config of a space does not launch: too much shared memory, too few registers.
-        median_ms = guarded("launch", partial(_median_ms, launch.run, warmup, rep))
+        median_ms = guarded("launch", partial(_median_ms, launch.run))
         if not isinstance(median_ms, Failure):
             times[config] = median_ms
     return time.perf_counter() - start, times

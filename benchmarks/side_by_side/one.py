@@ -1,7 +1,7 @@
 """Task in its own process: tune by asmtune and by the baselines, then compare the winners.
 
     python -m benchmarks.side_by_side.one KERNELS LANE TASK FOLDER OUTPUT [--most-s S]
-        [--parts N] [--no-fine]
+        [--parts N]
 
 Its caches of compiled code are empty; the folder may hold the fitted model of `learned`.
 """
@@ -9,7 +9,6 @@ Its caches of compiled code are empty; the folder may hold the fitted model of `
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
+from benchmarks.harness import caches, write_json
 from benchmarks.side_by_side.baselines import Effort, autotuned, exhaustive
 from benchmarks.side_by_side.tasks import LANES, Task
 
@@ -55,12 +55,11 @@ def measure_task(
     result["triton.autotune"] = autotuned(problem, configs, effort)
     yield result
     separate = replace(settings, cache_dir=folder / "exhaustive")
-    result["exhaustive"] = exhaustive(problem, configs, target, separate, fine=effort.fine)
-    finest = result["exhaustive"]["fine" if effort.fine else "coarse"]
+    result["exhaustive"] = exhaustive(problem, configs, target, separate)
     chosen = {
         "asmtune": result["asmtune"]["best"],
         "triton.autotune": result["triton.autotune"]["best"],
-        "exhaustive": finest["best"],
+        "exhaustive": result["exhaustive"]["coarse"]["best"],
     }
     result["retimed_us"] = retimed(problem, chosen, target, settings)
     yield result
@@ -127,16 +126,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--most-s", type=float, default=300.0)
     parser.add_argument("--parts", type=int, default=4)
-    parser.add_argument("--no-fine", dest="fine", action="store_false")
     options = parser.parse_args(arguments)
-    effort = Effort(options.most_s, options.parts, options.fine)
-    os.environ["ASMTUNE_CACHE_DIR"] = str(options.folder / "asmtune")
-    os.environ["TRITON_CACHE_DIR"] = str(options.folder / "triton")
+    effort = Effort(options.most_s, options.parts)
+    os.environ |= caches(options.folder)
     task = LANES[options.lane][options.task]
     for result in measure_task(task, options.kernels, options.folder, effort):
-        part = options.output.with_suffix(".part")
-        part.write_text(json.dumps(result))
-        part.replace(options.output)
+        write_json(options.output, result)
 
 
 if __name__ == "__main__":

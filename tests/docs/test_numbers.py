@@ -9,9 +9,8 @@ import pytest
 
 from website import claims
 from website.blocks import PageError, pages
-from website.files import number, provenance, results
+from website.files import TABLES, provenance, results
 from website.numbers import written
-from website.tables import TABLES
 
 PAGE = Path("page.md")
 
@@ -24,10 +23,8 @@ def test_pages_say_what_the_files_say(page: Path) -> None:
 
 
 def test_numbers_stand_in_tables() -> None:
-    """Figures are held to the files by tables; few sentences hold one, and none of README."""
+    """Figures are held to the files by tables."""
     texts = {page.name: page.read_text() for page in pages()}
-    assert "<!-- = " not in texts["README.md"]
-    assert sum(text.count("<!-- = ") for text in texts.values()) <= 10
     assert texts["README.md"].count("<!-- table: ") >= 3
     assert texts["prediction.md"].count("<!-- table: ") >= 8
     assert texts["measured.md"].count("<!-- table: ") >= 10
@@ -71,18 +68,6 @@ def test_every_table_is_used() -> None:
     assert [name for name in TABLES if f"<!-- table: {name} -->" not in text] == []
 
 
-def test_numbers_are_written() -> None:
-    """A number that has drifted is put right, and what stands around it stays."""
-    text = "at 0.5<!-- = large_space speed .3f --> of 9<!-- = large_space configs ,d -->, still 9"
-    made = written(text, PAGE)
-    assert made == (
-        f"at {number('large_space', 'speed', '.3f')}<!-- = large_space speed .3f --> of "
-        f"{number('large_space', 'configs', ',d')}<!-- = large_space configs ,d -->, still 9"
-    )
-    assert written(made, PAGE) == made
-    assert "0.5<" not in made
-
-
 def test_tables_are_written() -> None:
     """What stood in a table's place goes."""
     made = written("a\n<!-- table: launches -->\nold\n<!-- end -->\nb", PAGE)
@@ -95,16 +80,12 @@ def test_tables_are_written() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "0.5<!-- = absent speed .3f -->",
-        "0.5<!-- = large_space absent/deeper .3f -->",
-        "0.5<!-- = large_space provenance .3f -->",
-        "half<!-- = large_space speed .3f -->",
         "<!-- table: absent -->\n<!-- end -->",
         "<!-- table: launches -->\nno end",
     ],
 )
 def test_marks_that_name_nothing(text: str) -> None:
-    """A mark of no file, key, number or table is refused with the page's name."""
+    """A mark of no table, or without an end, is refused with the page's name."""
     with pytest.raises(PageError, match=r"^page\.md"):
         written(text, PAGE)
 

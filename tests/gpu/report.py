@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import torch
 
-from benchmarks.provenance import provenance
+from benchmarks.harness import provenance
 
 ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = {

@@ -17,9 +17,9 @@ from asmtune.workshop.roofline.document import chart_json
 from benchmarks import replay_strategies
 from benchmarks import roofline as roofline_benchmark
 from benchmarks.aibench8 import figure as aibench8_figure
+from benchmarks.harness import RESULTS
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
-from benchmarks.provenance import RESULTS
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
 
 MOST_BYTES = 200_000

@@ -2,11 +2,10 @@
 
 A program hands its operations to `main`, which reads the command line:
 
-    python PROGRAM FOLDER [--operations a,b] [--device cuda] [--small] [--serve]
+    python PROGRAM FOLDER [--device cuda] [--small]
 
-Alone it runs each operation in turn: its first call, 11 rounds, and its outputs. `times.json` in
-FOLDER is written anew after each. With `--serve` it does one request at a time, which come as lines
-of JSON on stdin; each answer is a line of FOLDER/answers. So two processes can measure in turns.
+It does one request at a time, which come as lines of JSON on stdin; each answer is a line of
+FOLDER/answers. So two processes can measure in turns.
 `NAME.pt` has the outputs of an operation's first call and of a later one, and
 `NAME.reference.pt` those of its reference. `--device cpu --small` is a dry run, under Triton's
 interpreter where the operations are kernels. Nothing here knows who tunes the kernels.
@@ -182,35 +181,14 @@ class Stopwatch:
 
 
 def main(operations: Mapping[str, Operation]) -> None:
-    """Run the operations that the command line names, alone or by requests.
-
-    Args:
-        operations: functions by name, as `Stopwatch` takes them.
-    """
-    options = _options()
-    stopwatch = Stopwatch(operations, Place(options.device, options.small), options.folder)
-    if options.serve:
-        return _serve(stopwatch, options.folder)
-    names = options.operations.split(",") if options.operations else list(operations)
-    results: dict[str, Any] = {"operations": {}}
-    for name in names:
-        row = stopwatch.first(name)
-        plan = stopwatch.plan(name)
-        rounds = [stopwatch.round(name, **plan) for _ in range(ROUNDS)]
-        stopwatch.save(name, reference=True)
-        results["operations"][name] = {**row, **medians(rounds), "calls_a_round": plan["calls"]}
-        _write(options.folder, results)
-    return None
-
-
-def _options() -> argparse.Namespace:
+    """Serve requests for operations, functions by name as `Stopwatch` takes them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--operations", default="")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--serve", action="store_true", help="requests on stdin")
-    return parser.parse_args()
+    options = parser.parse_args()
+    place = Place(options.device, options.small)
+    _serve(Stopwatch(operations, place, options.folder), options.folder)
 
 
 def _serve(stopwatch: Stopwatch, folder: Path) -> None:
@@ -288,12 +266,6 @@ def busy_us(spans: Iterable[tuple[float, float]]) -> float:
 
 def _kept(outputs: Outputs) -> Outputs:
     return {name: value.detach().cpu() for name, value in outputs.items()}
-
-
-def _write(folder: Path, results: Mapping[str, Any]) -> None:
-    part = folder / "times.part"
-    part.write_text(json.dumps(results))
-    part.replace(folder / "times.json")
 
 
 def gradients(

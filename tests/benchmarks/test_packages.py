@@ -428,16 +428,6 @@ def test_another_dtype_is_never_as_exact() -> None:
     assert row == {"as_exact": False, "why": "the calls differ in their dtype"}
 
 
-def test_files_of_earlier_runs() -> None:
-    """An operation kept from a file without verdicts and quartiles is told by what it has."""
-    row = {"equal": False, "first_s": {"plain": 1.0}, "tuning": {"plain": {}}, "errors": {}}
-    row |= {"speed": {"asmtune": 0.9}, "speed_of_call": {"asmtune": 0.8}}
-    programs = [{"program": "p", "operations": {"op": row}}]
-    assert summary(programs)["unequal"] == 1
-    assert "0.900" in table(programs)
-    assert "differ" in table(programs)
-
-
 @pytest.mark.parametrize("failed", ["plain", "asmtune"])
 def test_judged_without_a_result(tmp_path: Path, failed: str) -> None:
     """Where one way has no result nothing is called equal, and the error is kept."""

@@ -33,7 +33,7 @@ PROGRAMS = {
 @pytest.mark.slow
 def test_right(interpreter: Interpreter) -> None:
     """Every untuned kernel is within its tolerance of float64, over odd sizes and loops."""
-    found = interpreter.call("tests.aibench8.interpreted_baselines:errors")
+    found = interpreter.call("tests.benchmarks.interpreted_baselines:errors")
     assert {what.split()[0] for what in found} == set(TASKS)
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 

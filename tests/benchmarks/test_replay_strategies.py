@@ -25,7 +25,7 @@ from benchmarks.strategy_replay import (
     replay_strategies,
 )
 
-DATA = Path(__file__).parent / "replay_data"
+DATA = Path(__file__).parents[1] / "replay_data"
 ORACLE = load_oracle(DATA / "timings.json")
 STEP = BatchSizes(first=4, batch=4, trial=4)
 

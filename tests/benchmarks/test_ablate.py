@@ -24,10 +24,9 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.results import CUTS
 from asmtune.workshop.replay.train import moment_rows, rank_unseen, unseen_result
 from benchmarks import ablate
-from benchmarks.ablate import ABLATIONS, ablated, report, unseen
-from benchmarks.launches import Launch, Reader, TimedTask, read
+from benchmarks.ablate import ABLATIONS, Launch, Reader, TimedTask, ablated, read, report, unseen
 
-DATA = Path(__file__).parent / "replay_data"
+DATA = Path(__file__).parents[1] / "replay_data"
 ALL, NO_COUNTS, NO_RESOURCES, NO_LAYOUTS, NO_BOUNDS, TILES, BEFORE = ABLATIONS
 
 RESOURCES = frozenset(

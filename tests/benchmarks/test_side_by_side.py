@@ -1,4 +1,4 @@
-"""The benchmark of whole spaces: its estimate, its order, and parts that were scaled."""
+"""The benchmark of whole spaces: its order, and parts that were scaled."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from asmtune.core.config import Config
-from benchmarks.provenance import RESULTS
+from benchmarks.harness import RESULTS
 from benchmarks.side_by_side import __main__ as program
 from benchmarks.side_by_side import baselines
 from benchmarks.side_by_side.baselines import Effort, autotuned
-from benchmarks.side_by_side.estimate import OTHER_S, estimated, plan_table
 from benchmarks.side_by_side.summary import summary, table
 from benchmarks.side_by_side.tasks import LANES
 
@@ -27,61 +26,22 @@ def _row(**changes: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"kernel": "k", "shape": {"M": 1}, "configs": 8}
     row["asmtune"] = {"seconds": 2.0}
     row["triton.autotune"] = {"seconds": 80.0}
-    coarse, fine = {"seconds": 12.0, "timing_s": 2.0}, {"seconds": 19.0, "timing_s": 9.0}
-    row["exhaustive"] = {"coarse": coarse, "fine": fine}
+    row["exhaustive"] = {"coarse": {"seconds": 12.0, "timing_s": 2.0}}
     row["retimed_us"] = {"asmtune": 10.0, "triton.autotune": 11.0, "exhaustive": 9.0}
     return {**row, **changes}
-
-
-@pytest.mark.parametrize(
-    ("effort", "seconds"),
-    [
-        (Effort(100.0, 4), 2 + 80 + 12 + 9),
-        (Effort(60.0, 4), 2 + 20 + 12 + 9),
-        (Effort(60.0, 8, fine=False), 2 + 10 + 12),
-    ],
-)
-def test_estimate(effort: Effort, seconds: float) -> None:
-    """A task is expected to take what its parts took, of which only some may be run again."""
-    assert estimated(_row(), [_row()], effort) == seconds + OTHER_S
-    assert estimated(_row(kernel="other"), [_row()], effort) is None
-    assert estimated(_row(), [_row(shape={"M": 2})], effort) is None
-
-
-def test_estimate_of_the_tasks(capsys: pytest.CaptureFixture[str]) -> None:
-    """The eight tasks fit one GPU twice for ten minutes; the estimate stands before all else."""
-    options = ["kernels", "--gpus", "1", "--most-s", "45", "--no-fine", "--estimate"]
-    program.main([*options, "--seconds", "560"])
-    *lines, last = capsys.readouterr().out.splitlines()
-    assert len(lines) == 8
-    assert "unknown" not in "".join(lines)
-    assert float(last.split()[1]) < 2 * 560
-    assert last.endswith("for 8 of 8 tasks on 1 GPU; this run ends after 560 s")
-    assert "unknown" in plan_table({"new": None}, 1, 1.0)
-
-
-def test_shortest_first_and_none_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that would not end in time is not begun, by the pace of those before it."""
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    queue = program.Queue([(0, 0, 40.0), (0, 1, None), (1, 0, 10.0)], end=70.0)
-    assert queue.take() == (1, 0, 10.0, None)
-    queue.done(10.0, 20.0)
-    now[0] = 20.0
-    late = "not begun: takes about 80 s, 50 s were left"
-    assert queue.take() == (0, 0, 40.0, late)
-    assert queue.take() == (0, 1, None, None)
-    assert queue.take() is None
 
 
 def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first call cannot end is told; the next keeps the others and runs only that."""
     ran: list[str] = []
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def process(_: Any, lane: int, number: int, folder: Path, output: Path) -> str:
         assert (folder / "asmtune" / "models").is_dir()
         task = LANES[lane][number].to_json()
         ran.append(program.task_name(task))
+        now[0] += 20.0
         output.write_text(json.dumps(_row(**task)))
         return ""
 
@@ -91,14 +51,13 @@ def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(program.Worker, "_process", process)
     monkeypatch.setattr(program, "fitted", fitted)
-    options = ["kernels", "--gpus", "1", "--parts", "8", "--most-s", "45", "--no-fine"]
+    options = ["kernels", "--gpus", "1", "--parts", "8", "--most-s", "45"]
     first, second = tmp_path / "first.json", tmp_path / "second.json"
     program.main([*options, "--seconds", "60", "--output", str(first)])
     told = json.loads(first.read_text())
     errors = [task["error"] for task in told["tasks"] if "error" in task]
-    assert 0 < len(ran) < 8
-    assert len(ran) + len(errors) == 8
-    assert all("not begun: takes about" in error for error in errors)
+    assert (len(ran), len(errors)) == (3, 5)
+    assert set(errors) == {"not begun"}
     assert told["first_part"] == 0.125
     program.main([*options, "--keep", str(first), "--output", str(second)])
     assert len(ran) == len(set(ran)) == 8
@@ -151,16 +110,14 @@ def test_part_is_told(
     assert row["seconds_run"] == run
 
 
-def test_summary_without_the_fine_timing() -> None:
-    """Tasks whose configs were not timed for 25/100 ms are in all means but that one's."""
-    short = _row(exhaustive={"coarse": {"seconds": 12.0, "timing_s": 2.0}})
-    whole = summary([short, _row()])
+def test_summary() -> None:
+    """A summary has means and worst cases; a task that failed counts in none."""
+    whole = summary([_row(), {**_row(), "error": "ran out of time"}])
+    assert (whole["tasks"], whole["of"]) == (1, 2)
     assert whole["autotune"] == {"geomean": 40.0, "worst": 40.0}
     assert whole["exhaustive_5_20"]["geomean"] == 6.0
-    assert whole["exhaustive_25_100"] == {"geomean": 9.5, "worst": 9.5, "tasks": 1}
     assert whole["speed"]["geomean"] == 0.9
-    assert "exhaustive_25_100" not in summary([short])
-    assert "nans" in table([short])
+    assert "ran out of time" in table([{**_row(), "error": "ran out of time"}])
 
 
 def test_summary_of_recorded_tasks() -> None:

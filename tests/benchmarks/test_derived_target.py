@@ -12,7 +12,7 @@ from asmtune.core.hardware.shipped import load_target
 from benchmarks import derived_target
 from tests.driver_tables import attributes
 
-DATA = Path(__file__).parent / "replay_data"
+DATA = Path(__file__).parents[1] / "replay_data"
 
 
 def recorded(folder: Path, name: str) -> Path:

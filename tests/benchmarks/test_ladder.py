@@ -21,11 +21,11 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.timing.policy import TimingPolicy
+from benchmarks.harness import RESULTS
 from benchmarks.ladder import __main__ as command
 from benchmarks.ladder import attention, conv, gemm, memory, others, traffic
 from benchmarks.ladder.document import DOCUMENT, document
 from benchmarks.ladder.steps import SIZES, STEPS, Operands, assembly
-from benchmarks.provenance import RESULTS
 from tests.interpreter import Interpreter
 
 ROOT = Path(__file__).parent.parent.parent
@@ -138,14 +138,6 @@ def test_gains_are_told() -> None:
     assert "| 4096 | v3 | 200.0 | 687.2 | 0.8 |" in text
     assert "| 4096 | v4 | 192.0 | 715.8 | 1.2 |" in text
     assert "| 4096 | torch.matmul | 160.0 | 859.0 | 1 |" in text
-
-
-def test_without_times_none_are_told() -> None:
-    """The assembly alone tells no gain, and says where times come from."""
-    text = document(results())
-    assert "times as fast" not in text
-    assert "the assembly alone;" in text
-    assert all(f"| 1000 | {step} | - | - | - |" in text for step in STEPS)
 
 
 @pytest.mark.slow(seconds=5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +16,13 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Outcome
+from asmtune.core.records.tuned import Measurement
 from asmtune.kernels import attention, gelu, gru, matmul
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.runtime.decorator import reconfigure
 from asmtune.runtime.options import HOST_LAUNCH_US
+from benchmarks.harness import Ways
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
@@ -55,14 +56,22 @@ def adding(offset: float) -> Any:
     )
 
 
+def taking(launches: Ways, *us: float) -> dict[str, Measurement | Failure]:
+    """Give each launch a time."""
+    return {
+        name: summarise(Config({}), [time] * 20) for name, time in zip(launches, us, strict=True)
+    }
+
+
 class KnownTimer(Timer):
     """Ours takes 10 us, the vendor 20, the baseline fails; the launches are run once each."""
 
-    def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-        assert [tuple(launch().shape) for launch in launches] == [(N,)] * 3
-        ours = summarise(label, [10.0] * 98 + [10.5, 11.0])
-        vendor = summarise(label, [20.0] * 100)
-        return [(label, ours), (label, vendor), (label, Failure("launch", "cuda", "no room"))]
+    def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
+        assert [tuple(launch().shape) for launch in launches.values()] == [(N,)] * 3
+        ours = summarise(Config({}), [10.0] * 98 + [10.5, 11.0])
+        vendor = summarise(Config({}), [20.0] * 100)
+        failed = Failure("launch", "cuda", "no room")
+        return dict(zip(launches, (ours, vendor, failed), strict=True))
 
 
 def row(offset: float, target: Target | None) -> dict[str, Any]:
@@ -91,8 +100,8 @@ def test_the_vendor_is_compared_with_float64_too(target: Target) -> None:
     """A row says how wrong the vendor's results are, and nothing where they are others."""
 
     class Untimed(Timer):
-        def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-            return [(label, Failure("launch", "cuda", "not timed"))] * len(launches)
+        def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
+            return dict.fromkeys(launches, Failure("launch", "cuda", "not timed"))
 
     def found(result: Callable[[Any], Any]) -> float | None:
         entry = replace(ENTRY, vendor=lambda given: lambda: result(given))
@@ -117,9 +126,9 @@ def test_further_competitors(target: Target) -> None:
         return lambda: 2 * given["x"]
 
     class FourTimer(Timer):
-        def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-            assert [float(launch()[0]) for launch in launches] == [2.0] * 4
-            return [(label, summarise(label, [us] * 20)) for us in (10.0, 20.0, 5.0, 80.0)]
+        def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
+            assert [float(launch()[0]) for launch in launches.values()] == [2.0] * 4
+            return taking(launches, 10.0, 20.0, 5.0, 80.0)
 
     timer = FourTimer(TimingPolicy(), target, device="cpu")
     found = timer.row(adding(0.0), replace(ENTRY, others={"steps": doubled}), SHAPE, "fp32")
@@ -141,10 +150,10 @@ def test_a_function_that_may_call_its_vendor() -> None:
         return x + y + (0.0 if vendor else offset)
 
     class FourTimer(Timer):
-        def _race(self, launches: Sequence[Callable[[], Any]], label: Config) -> list[Outcome]:
-            for launch in launches:
+        def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
+            for launch in launches.values():
                 launch()
-            return [(label, summarise(label, [us] * 20)) for us in (10.0, 8.0, 5.0, 7.5)]
+            return taking(launches, 10.0, 8.0, 5.0, 7.5)
 
     offset = 0.0
     module = adding(0.0)
@@ -376,7 +385,7 @@ def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch)
 def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
     """No row is begun after the time that a run may take, and a line says how to go on."""
     assert list(command.rows([PLACE], FailingTimer(TimingPolicy(), None), "rows", 0.0)) == []
-    assert "stopped after 0 of 1 rows: --resume goes on" in capsys.readouterr().out
+    assert "stopped after 0 of 1: --resume goes on" in capsys.readouterr().out
 
 
 def timed(place: Place, **changes: Any) -> dict[str, Any]:
@@ -393,7 +402,7 @@ def timed(place: Place, **changes: Any) -> dict[str, Any]:
 def test_resuming_keeps_what_holds(tmp_path: Path) -> None:
     """Rows of today's source are kept with their run; others are made anew, in their places."""
     places = Plan().places(["vector_add"])
-    first = Table("events")
+    first = Table()
     first.begin()
     first.add(timed(places[0]))
     first.add(timed(places[1], source="older"))
@@ -402,22 +411,14 @@ def test_resuming_keeps_what_holds(tmp_path: Path) -> None:
     first.add(wrong)
     file = tmp_path / "kernels.json"
     first.write(file, places)
-    again = Table.resumed(file, "events")
+    again = Table.resumed(file)
     assert list(again.rows) == [places[0].name]
     again.begin()
     again.add(timed(places[1]))
     again.write(file, places)
-    resumed = Table.resumed(file, "events")
+    resumed = Table.resumed(file)
     assert {name: row["run"] for name, row in resumed.rows.items()} == {
         places[0].name: 0,
         places[1].name: 1,
     }
     assert len(resumed.runs) == 2
-
-
-def test_resuming_in_another_mode(tmp_path: Path) -> None:
-    """Rows of two modes of the clock do not stand in one table."""
-    Table("events").write(tmp_path / "kernels.json", [])
-    with pytest.raises(ValueError, match="timed with --mode events, and this run with graph"):
-        Table.resumed(tmp_path / "kernels.json", "graph")
-    assert Table.resumed(tmp_path / "none.json", "graph").rows == {}
