@@ -39,7 +39,6 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
-from asmtune.predict.features.registry import FEATURES
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front, Judge, Outcomes
 from asmtune.predict.score.examples import TaskRows
