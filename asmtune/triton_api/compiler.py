@@ -307,7 +307,7 @@ def disassembler() -> str:
     """Return the path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: it is missing.
         OSError: it cannot be started.
     """
     return str(nvidia_knobs.nvdisasm.path)
