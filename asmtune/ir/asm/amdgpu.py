@@ -58,7 +58,7 @@ JUMPS: Final = frozenset({"s_branch", "s_endpgm", "s_endpgm_saved", "s_setpc_b64
 
 
 def is_jump(opcode: str) -> bool:
-    """Return whether an opcode ends a basic block; a call comes back, so that it is none."""
+    """Return whether an opcode ends a basic block; a call does not, since it comes back."""
     return opcode in JUMPS or opcode.startswith("s_cbranch")
 
 

@@ -71,7 +71,7 @@ def classify_sass(opcode: str) -> OpClass:
 
 ENDS: Final = frozenset({"EXIT", "RET", "KILL"})
 BRANCHES: Final = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU"})
-"""Roots of opcodes that end a basic block; a call comes back, so that it is none."""
+"""Roots of opcodes that end a basic block; a call does not, since it comes back."""
 
 _POLLS: Final = ("SYNCS.PHASECHK", "UTCATOMSWS.FIND_AND_SET", "USETMAXREG.TRY_ALLOC")
 _BESIDE_POLLS: Final = frozenset(

@@ -124,7 +124,7 @@ def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
 
 
 def _part(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return the part of a descriptor or tuple that a name such as `a.shape.0` stands for."""
+    """Return the part of a descriptor or tuple that a name such as `a.shape.0` means."""
     base, *path = name.split(".")
     value = arguments.get(base)
     if isinstance(value, tuple | list) and path and not path[0].isdigit():
