@@ -108,7 +108,8 @@ def replay_calls(
             structure, dtypes, shapes and strides of the function's. Values are not compared.
 
     Raises:
-        InputError: a parameter collects arguments, there are too many, or an alternative is none.
+        InputError: a parameter collects arguments, there are too many, or an alternative is not a
+            function.
     """
     if function is None:
         return functools.partial(

@@ -93,7 +93,7 @@ def rows_of(given: Rows | Tolerance) -> Rows:
             raise InputError(f"tolerances: {key!r} is no dtype{did_you_mean(name, TORCH_NAMES)}")
         if not isinstance(row, Tolerance) and str(row) not in TOLERANCES:
             hint = did_you_mean(str(row), TOLERANCES)
-            raise InputError(f"tolerances: {row!r} is none of {', '.join(TOLERANCES)}{hint}")
+            raise InputError(f"tolerances: {row!r} is not one of {', '.join(TOLERANCES)}{hint}")
         rows[dtype] = row
     return rows
 

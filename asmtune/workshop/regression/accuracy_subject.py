@@ -205,7 +205,7 @@ def function_of(reference: str, module: ModuleType | None = None) -> tuple[Modul
     """Load the module and the function of `file.py:function`, or of a name in `module`.
 
     Raises:
-        ProblemError: there is none.
+        ProblemError: the module or the function is missing.
     """
     where, _, name = reference.rpartition(":")
     if module is None or where:

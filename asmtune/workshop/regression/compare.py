@@ -7,8 +7,8 @@ A kernel is slower if both hold:
   nothing has changed calls any row slower with a probability of `level` at most.
 - Its median is beyond a threshold, a factor of the baseline's.
 
-The first alone would tell of every half percent by which one quarter of an hour differs from the
-next; the second alone, of every unlucky run.
+The first alone would report every half percent by which one quarter of an hour differs from the
+next; the second alone, every unlucky run.
 """
 
 from __future__ import annotations
