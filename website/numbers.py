@@ -2,9 +2,9 @@
 
     python -m website.numbers [--check]
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function
-of that name in `website.tables`. Figures belong in tables. Where a sentence needs one, it stands
-before a mark that says where it is from and how it is written:
+A table is between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function of
+that name in `website.tables`. Figures belong in tables. If a sentence needs one, a mark after it
+says where it is from and how it is written:
 `0.967<!-- = replay scorers/learned/all/top1 .3f -->`.
 """
 

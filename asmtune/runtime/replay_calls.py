@@ -341,7 +341,7 @@ def _graph_node(
     class Prepared(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, outcome: Any, *args: Any) -> Any:
-            # An outcome is none of the inputs, so that its tensors are new to autograd.
+            # An outcome is not one of the inputs, so that its tensors are new to autograd.
             if outcome is None:
                 outcome = _called(function, parameters, args)
                 outcome = outcome if is_dynamo_compiling() else _own(outcome)

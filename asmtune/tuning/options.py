@@ -132,7 +132,7 @@ def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
     if choices.get("use_cuda_graph"):
         policy = replace(policy, mode="graph")
     if do_bench_of(choices) is not None:
-        # Without samples a tie cannot be told from a difference: the user's clock decides.
+        # Without samples a tie looks like a difference: the user's clock decides.
         policy = replace(policy, near_tie=0.0)
     return policy
 

@@ -194,7 +194,7 @@ class Pattern:
         self._check("seed", seed)
         rng = np.random.default_rng(int(seed))
         forms = [positional]
-        if elements is not None and "count" not in named:  # the tensor's size may stand for it
+        if elements is not None and "count" not in named:  # the tensor's size may replace it
             forms.append([elements - (name == "ragged"), *positional])
         for values in forms:
             with suppress(TypeError):

@@ -24,7 +24,7 @@ from asmtune.ir.asm.nvptx import OpClass, classify, only_polls
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
 from asmtune.ir.asm.ptx import MOST_FUNCTIONS, quoted
 
-# Names up to a dot; a name with modifiers stands before its root.
+# Names up to a dot; a name with modifiers precedes its root.
 _NAMES: Final[dict[OpClass, str]] = {
     OpClass.TENSOR: "HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA"
     " UTCHMMA UTCIMMA UTCQMMA UTCOMMA",

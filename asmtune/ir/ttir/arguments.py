@@ -58,7 +58,7 @@ def bind(
 
 def _read_names(module: Module, kernel: Function) -> list[str]:
     if not any(argument.location for argument in kernel.arguments):
-        # The parameters' own names, or `%arg0` where the compiler was told to keep none.
+        # The parameters' own names, or `%arg0` where the compiler keeps no names.
         names = [argument.value.lstrip("%") for argument in kernel.arguments]
         return ["" if _NUMBERED(name) else name for name in names]
     return [_read_name(module, argument.location) for argument in kernel.arguments]

@@ -28,7 +28,7 @@ _SAMPLED: Final = 1 << 18
 _STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 # Magnitudes beyond this many medians are marks (-1e30 in a mask), and left out of the mean.
 _UNUSUAL: Final = 1000.0
-# Of the mean over all: smaller rows are noise. In gradients of causal attention all terms of the
+# As a share of the mean of all: smaller is noise. In gradients of causal attention all terms of the
 # first query cancel. Two right kernels differed there by 6e-5 of the mean, of 4096 queries on an
 # H100; at 0.01 fp16's tolerance would allow 5e-5.
 _LEAST: Final = 0.05
