@@ -62,7 +62,7 @@ def _over_keys(default: Config, more: Mapping[str, Sequence[int | None]]) -> Spa
         "BLOCK_M": (64, 16, 32, 128),
         "BLOCK_N": (32, 64, 128),
         "num_warps": (4, 8),
-        "num_stages": (3, 2, 4),  # the first that fits stands in for a default that does not
+        "num_stages": (3, 2, 4),  # the first that fits replaces a default that does not
         **more,
     }
 

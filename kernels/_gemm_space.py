@@ -65,7 +65,7 @@ def space(wide: Predicate = is_wide) -> Space:
 
 
 def _can_be_described(LOADS: str, BLOCK_M: int, BLOCK_N: int, MULTIPLE_STRIDES: int) -> bool:
-    # Of a tile of few rows the loads are never what limits it.
+    # The loads never limit a tile of few rows.
     return LOADS == "pointers" or (MULTIPLE_STRIDES == 16 and BLOCK_M >= 64 and BLOCK_N >= 64)
 
 

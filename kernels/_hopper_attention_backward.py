@@ -2,7 +2,7 @@
 
 A program holds 128 keys of a key head. One warp loads these once, by the copy engine (TMA), and
 fills rings of the queries and gradients that see them, of all heads that share the keys. Each of
-two warpgroups has 64 of the keys. Of a block of 64 queries it computes transposed scores, their
+two warpgroups has 64 of the keys. For a block of 64 queries it computes transposed scores, their
 powers P and their gradients dS, and adds P dy and dS q to its sums in registers. Both leave dS in
 shared memory: the gradient of the queries is a product over all 128 keys, of which each warpgroup
 computes half of the columns, one block later, so that neither waits for the other's dS at once. The

@@ -306,7 +306,7 @@ def attention(
         v: as k.
         causal: query m sees keys up to m, as `scaled_dot_product_attention` has it:
             counted from the first of each, whatever their numbers.
-        window: query m sees keys from m - window + 1 on: itself and window - 1 before it. Of a
+        window: query m sees keys from m - window + 1 on: itself and window - 1 before it. With a
             pair (left, right) it sees keys from m - left to m + right; None for all on a side.
         padding: keys that exist: lengths (batch,) in int32 or int64, or a mask
             (batch, keys) of bool, True for keys to see. Lengths are faster: what is

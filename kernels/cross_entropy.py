@@ -193,7 +193,7 @@ def cross_entropy(
 
     Raises:
         ValueError: shapes or devices differ, rows are empty, or a dtype or the reduction is
-            none of those.
+            not one of those.
     """
     what = "cross_entropy"
     if reduction not in REDUCTIONS:

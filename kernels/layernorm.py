@@ -1,6 +1,6 @@
 """LayerNorm over the last axis, forward, with mean and 1 / deviation kept for backward.
 
-A row that fits a block is read once; its deviation is summed from centred values. Of a
+A row that fits a block is read once; its deviation is summed from centred values. In a
 longer row each lane keeps a running mean and sum of squares (Welford), and all lanes are
 joined at its end (Chan): one pass for both, and no cancellation where the mean is large.
 

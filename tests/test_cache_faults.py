@@ -38,7 +38,7 @@ def test_one_line(parts: tuple[str, ...], place: str, tmp_path: Path) -> None:
     (line,) = warned(Settings(cache_dir=tmp_path / "file" / place), *parts)
     folder = tmp_path / "file" / place
     assert line.startswith(f"{parts[0]} {folder}/")
-    assert ": Not a directory; a file stands where a folder should be: move it away" in line
+    assert ": Not a directory; a file is where a folder should be: move it away" in line
     assert "set ASMTUNE_CACHE_DIR" in line
     assert "to another place; " in line
 

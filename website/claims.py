@@ -65,8 +65,8 @@ def _parts(tasks: int, whole: float, run: float, rest: float) -> str:
             f"All {whole:,.0f} s of the {tasks} tasks are scaled, for which {run:,.0f} s were run."
         )
     return (
-        f"Of the {whole + rest:,.0f} s of all {tasks} tasks {whole:,.0f} s are scaled, for which "
-        f"{run:,.0f} s were run. The other {rest:,.0f} s were run in full."
+        f"All {tasks} tasks take {whole + rest:,.0f} s. {whole:,.0f} s of these are scaled, for "
+        f"which {run:,.0f} s were run. The other {rest:,.0f} s were run in full."
     )
 
 

@@ -2,8 +2,8 @@
 
     python -m website.numbers [--check]
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function
-of that name in `website.tables`. Figures belong in tables.
+A table is between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function of
+that name in `website.tables`. Figures belong in tables.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def make_private(folder: Path) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Tell devices and pipes from files to replace; /dev/stdout is none, wherever it leads."""
+    """Tell devices and pipes from files to replace; /dev/stdout is no file, wherever it leads."""
     return path.exists() and not path.is_dir() and (names_stream(path) or not path.is_file())
 
 

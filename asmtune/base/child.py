@@ -43,7 +43,7 @@ class ChildEnd:
 
     Attributes:
         code: its exit code, negative for a signal; None if it ran until it was killed here.
-        last_line: the last line it wrote on stderr, shortened; "" if there is none.
+        last_line: the last line it wrote on stderr, shortened; "" if it wrote none.
     """
 
     code: int | None

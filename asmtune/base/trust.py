@@ -190,7 +190,7 @@ def remove_own(folder: Path, owner: int) -> None:
 _ADVICE: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space"),
     **dict.fromkeys(
-        (errno.ENOTDIR, errno.EEXIST), "a file stands where a folder should be: move it away"
+        (errno.ENOTDIR, errno.EEXIST), "a file is where a folder should be: move it away"
     ),
     errno.EROFS: "make it writable",
     errno.ETIMEDOUT: "try again when that has ended",

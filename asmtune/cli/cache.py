@@ -54,7 +54,7 @@ def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
 
 
 def covered(shape: Mapping[str, Any]) -> list[str]:
-    """Say what the buckets and functions among a key's parts stand for."""
+    """Say which values the buckets and functions among a key's parts represent."""
     texts = [covers(name, value) for name, value in shape.items()]
     return [text for text in texts if text is not None]
 
@@ -229,7 +229,7 @@ def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     """Find the one record, stored or shipped, whose key begins with these digits.
 
     Raises:
-        InputError: there is none, or more than one.
+        InputError: no record matches, or more than one does.
     """
     digits = prefix.lower()
     if not digits or set(digits) - set(string.hexdigits):

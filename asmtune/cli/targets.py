@@ -57,13 +57,13 @@ def show(
         str | None, typer.Argument(help="A name or a descriptor's path; else the GPU here.")
     ] = None,
     driver: Annotated[
-        bool, typer.Option("--driver", help="What the driver tells of the GPU here, as JSON.")
+        bool, typer.Option("--driver", help="What the driver reports about the GPU here, as JSON.")
     ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="A descriptor, as --target takes it, for a table.")
     ] = False,
 ) -> None:
-    """Show a target's figures with their sources, or what the driver tells of the GPU here."""
+    """Show a target's figures with their sources, or what the driver reports about the GPU here."""
     if driver:
         if target is not None:
             raise InputError(f"--driver is of the GPU here, and {target!r} is named; leave one out")
@@ -142,7 +142,7 @@ def _rates(base: Target) -> tuple[list[MeasuredRate], dict[str, str]]:
 
 
 def _before(target: Target, name: str) -> str:
-    """Format the figure that a measured one stands for: its own, or the vendor's peak."""
+    """Format the figure that a measured one replaces: the target's own, or the vendor's peak."""
     figure = target.figures.get(name) or target.figures.get(name.removeprefix("measured_"))
     return "" if figure is None else f"{figure.value:.4g} ({figure.kind})"
 

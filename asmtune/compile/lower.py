@@ -289,7 +289,7 @@ def foreign_value(values: Mapping[str, Any]) -> str | None:
 
 
 def _is_dtype(value: Any) -> bool:
-    """Return whether a value is a dtype of NumPy's or PyTorch's, which is none of Triton's."""
+    """Return whether a value is a dtype of NumPy's or PyTorch's, which Triton does not know."""
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None and isinstance(value, type) and issubclass(value, numpy.generic):
         return True

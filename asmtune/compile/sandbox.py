@@ -95,7 +95,7 @@ class Sandbox:
         function: Callable[..., Any] | None = None,
         *arguments: Any,
     ) -> None:
-        """Start the child if there is none, and have it call a function; do not wait for either.
+        """Start the child if it does not run, and have it call a function; wait for neither.
 
         Raises:
             StoreError: there is no room for its temporary file.

@@ -33,8 +33,8 @@ _SEAL: Final = 65
 def read_secret(folder: Path) -> bytes | None:
     """Read the secret of a folder that is trusted.
 
-    None where there is none, it is damaged, another user may have planted it, or it is root's and
-    only root may read it: nothing in the folder can be verified then.
+    Returns None if it is missing or damaged, if another user may have planted it, or if it is
+    root's and only root may read it. Nothing in the folder can be verified then.
     """
     path = folder / SECRET
     try:
@@ -49,7 +49,7 @@ def secret_of(folder: Path) -> bytes:
     """Return the secret of a folder that is trusted; of processes that begin at once one makes it.
 
     Raises:
-        OSError: there is none, and none can be written.
+        OSError: the secret is missing, and none can be written.
     """
     if (known := read_secret(folder)) is not None:
         return known

@@ -80,7 +80,7 @@ class Workers:
     def call(self, function: Callable[[T], R], argument: T) -> R | None:
         """Call a function once in a child process of this machine, and wait.
 
-        Returns None if the child died meanwhile, and if there are none here.
+        Returns None if the child died, or if no worker runs on this machine.
         """
         if not self.is_local:
             return None

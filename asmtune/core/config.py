@@ -93,8 +93,8 @@ def check_types(config: Config) -> None:
 class Config:
     """Values for a kernel's constexprs and for Triton's compile options.
 
-    It has the attributes and the constructor of `triton.Config`, so either can stand for the
-    other, but it is hashable whatever the order of its keywords, and importing it loads nothing.
+    It has the attributes and the constructor of `triton.Config`, so either can replace the other.
+    But it is hashable whatever the order of its keywords, and importing it loads nothing.
 
     Args:
         kwargs: constexpr parameters by name.

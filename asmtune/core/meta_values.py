@@ -99,7 +99,7 @@ class MetaValues(TorchFunctionMode):
             return []  # the module's own call has succeeded, and its launch is what matters
         if func is torch.Tensor.__setitem__:
             return [own_args[0]]
-        # `.to("meta")` of a tensor on the CPU is a copy, and `.to("cpu")` is none.
+        # `.to("meta")` of a tensor on the CPU is a copy, and `.to("cpu")` is not.
         own = [one for one in inputs if not one.is_meta]
         return [v.clone() if any(v is one for one in own) else v for v in _tensors(result)]
 

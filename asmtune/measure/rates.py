@@ -1,4 +1,4 @@
-"""Times what no datasheet tells of the GPU that is there: attainable bandwidths and rates.
+"""Times what no datasheet says about the GPU that is there: attainable bandwidths and rates.
 
 The clock is that of tuning. Memory is timed by a device copy, L2 by a Triton kernel that reads a
 buffer of a third of it again and again, tensor cores by the vendor's matrix product, and a launch

@@ -126,7 +126,7 @@ def _sass_view(
         for i, origin in enumerate(loop_origins)
         if hottest_index is not None and origin.loop == hottest_index
     ]
-    # Of a main part and its rest the one that runs; ptxas may also have unrolled it away.
+    # A loop may have a main part and a rest: take the one that runs. ptxas may have unrolled both.
     best = max(copies, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
     hot = hottest_loop(entry, classify_sass) if best is None else entry.loops[best]
     return _view("SASS", text, listing, _Weights(entry, classify_sass, times, hot))

@@ -28,7 +28,7 @@ _KEPT: Final = (
     OpClass.ATOMIC,
     OpClass.BARRIER,
 )
-"""Classes of which ptxas makes one instruction of one, or a few. Special functions are none of
+"""Classes whose instructions ptxas keeps, each as one or a few. Special functions are not among
 them: in the shipped kernels it moves some out of loops, and adds others for integer division."""
 
 

@@ -278,7 +278,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return compiled
 
     def _note_timings(self, choice: Choice) -> None:
-        """Set the attributes that tell of the last tuning."""
+        """Set the attributes that describe the last tuning."""
         if choice.how == "tuned":
             self.bench_time = choice.seconds
         if choice.record is not None:

@@ -232,7 +232,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         alternatives: Mapping[str, Callable[..., Any]],
         attached: bool,
     ) -> Any:
-        """Make the prepared call of a result; a text says why there is none.
+        """Make the prepared call of a result; a text says why that is impossible.
 
         Args:
             result: what the function returned.
@@ -356,7 +356,7 @@ class _Scratch:
         self._places: dict[int, int] = {}
 
     def add(self, size: int) -> int:
-        """Return the offset of so many bytes more."""
+        """Reserve `size` bytes more and return their offset."""
         offset, self.bytes = self.bytes, -(-(self.bytes + size) // _ALIGNMENT) * _ALIGNMENT
         return offset
 

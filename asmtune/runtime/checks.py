@@ -315,7 +315,7 @@ def _first_launched(
     """Return the first config that can be launched, the default first; None if grids are empty.
 
     Raises:
-        ProblemError: there is none, and not for the reason that all grids are empty.
+        ProblemError: none can be launched, though not all grids are empty.
     """
     failures = []
     for config in _asked(problem, default, space):

@@ -117,7 +117,7 @@ def asm_autotune(
         alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does:
             called with a launch's arguments (by position up to the first that the launch leaves to
             the config, by name after it), they write its outputs. They are checked like a config,
-            timed beside the finalists, and called where one wins. By default there are none.
+            timed beside the finalists, and called where one wins. The default is no alternatives.
         check: how outputs may differ from those of the default config. "close" (default): as
             roundings do. "bits": in no bit. A `Bound`, such as `Bound(p99=3e-2, clip=0.03)`: every
             floating-point output keeps these limits on its errors, the default's too, and what no

@@ -108,7 +108,8 @@ def replay_calls(
             structure, dtypes, shapes and strides of the function's. Values are not compared.
 
     Raises:
-        InputError: a parameter collects arguments, there are too many, or an alternative is none.
+        InputError: a parameter collects arguments, there are too many, or an alternative is not a
+            function.
     """
     if function is None:
         return functools.partial(
@@ -340,7 +341,7 @@ def _graph_node(
     class Prepared(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, outcome: Any, *args: Any) -> Any:
-            # An outcome is none of the inputs, so that its tensors are new to autograd.
+            # An outcome is not one of the inputs, so that its tensors are new to autograd.
             if outcome is None:
                 outcome = _called(function, parameters, args)
                 outcome = outcome if is_dynamo_compiling() else _own(outcome)

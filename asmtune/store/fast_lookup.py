@@ -80,7 +80,7 @@ class FastAnswer:
 
     Attributes:
         sure: whether `Store` would give the same answer; if not, ask `Store`.
-        seen: the valid config of the key, tuned before predicted; None where there is none.
+        seen: the valid config of the key, tuned before predicted; None if the store has none.
     """
 
     sure: bool
@@ -140,7 +140,7 @@ def _is_known(connection: sqlite3.Connection) -> bool:
 
 
 def _valid(row: tuple[Any, ...] | None, expected: Provenance, how: Origin) -> StoredConfig | None:
-    """Parse a row; None where there is none, or it is not valid for `expected`.
+    """Parse a row; return None if it is missing, or not valid for `expected`.
 
     Raises:
         InputError: the row is malformed, or does not match its digest or its seal.

@@ -218,7 +218,7 @@ class TuningLease:
 
     Attributes:
         mine: whether this process is to tune; `finish` then gives the record to use.
-        record: the record that another process has tuned, to be used; None where there is none.
+        record: the record to use, if another process has tuned one; else None.
         holder: "host:process" of the process that tunes the key, where this one does not and
             no record came in time: go on with the fallback.
     """

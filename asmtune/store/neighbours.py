@@ -224,7 +224,7 @@ class KeyIndex:
 
 
 def _shape(text: Any) -> dict[str, Any]:
-    """Read a shape; a damaged one has no values, and the row tells of it when it is read whole."""
+    """Read a shape; a damaged one has no values, and fails when the whole row is read."""
     try:
         shape = json_of(text, "shape")
     except InputError:

@@ -178,7 +178,7 @@ def _in_order(query: Select[Any], table: Table) -> Select[Any]:
 
 
 def digests(table: Table, names: Iterable[str]) -> ColumnElement[bool]:
-    """Return the condition for the rows of some digests; a damaged one is none."""
+    """Return the condition for the rows of some digests; damaged digests are left out."""
     return table.c.digest.in_([name for name in map(str, names) if name.isascii()])
 
 

@@ -47,7 +47,7 @@ PATIENCE_S: Final = 10.0
 disk, and are not served in turn; a process that holds it for longer must not delay a launch."""
 
 RETRY_S: Final = 60.0
-"""Seconds after which a store that has failed is tried again. A disk is freed and a lock let go
+"""Seconds after which a store that has failed is tried again. A disk is freed and a lock released
 within minutes, and a store that never comes back costs a try of at most `PATIENCE_S` in each."""
 
 _Access = Literal["reads", "writes"]

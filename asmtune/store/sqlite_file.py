@@ -76,7 +76,7 @@ class _Gate:
 
     Attributes:
         users: threads that have a connection.
-        waiting: forks and others that wait for there to be none, or are passing; nobody enters
+        waiting: forks and others that wait until no thread has one, or are passing; nobody enters
             meanwhile, so that threads that save without a pause cannot keep them waiting.
         writer: held by the one thread that writes to a file.
     """
@@ -296,7 +296,7 @@ def is_ours(path: Path) -> bool:
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Identify the file at the path; None where there is none."""
+    """Identify the file at the path; return None if it is missing."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -334,7 +334,7 @@ def schema_problem(rows: Iterable[tuple[Any, ...]], expected: Iterable[str]) -> 
         return "a table is missing"
     for kind, name, sql in actual:
         if name not in wanted:
-            return f"{kind} {name!a} is none of the store's"
+            return f"{kind} {name!a} does not belong to the store"
         if schema_digest([sql]) != wanted[name]:
             return f"{kind} {name!a} is not the plain table that the store makes"
     return "a table is there twice" if len(actual) != len(wanted) else None

@@ -205,7 +205,7 @@ def _check_file(connection: Connection, place: str, of: Sequence[Table]) -> None
     """Check the mark and the tables of a file, before any of them is read.
 
     Raises:
-        DamagedStoreError: the file is another program's, or a table is none that we make.
+        DamagedStoreError: the file is another program's, or a table is not one that we make.
     """
     if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
         raise damaged(place, "a database of another program")

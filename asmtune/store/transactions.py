@@ -251,8 +251,8 @@ class Database:
         place: name of the store in messages; holds no password.
         path: path of an SQLite file; None for a server.
         on_corrupt: "error" raises where the file is damaged and leaves it alone; "set_aside"
-            renames it, warns once (`StoreWarning`) and starts afresh. A damaged row is likewise
-            kept or deleted.
+            renames it, warns once (`StoreWarning`) and starts afresh. A damaged row is
+            kept by "error", and deleted by "set_aside".
         patience_s: seconds that one call waits for a lock or a server, at most.
     """
 

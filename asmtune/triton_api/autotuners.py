@@ -1,4 +1,4 @@
-"""Triton's autotuner: its class, what a program has told one, and what Triton is told of tuning."""
+"""Triton's autotuner: its class, what a program gave one, and what Triton learns about tuning."""
 
 from __future__ import annotations
 

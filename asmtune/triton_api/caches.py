@@ -94,7 +94,7 @@ def _tool_identity(path: str, state: tuple[int, ...]) -> list[Any]:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """Return a file's size and time of change, by which another content is told; () if none."""
+    """Return a file's size and time of change, which show a new content; () if it is missing."""
     try:
         stat = path.stat()
     except OSError:

@@ -43,7 +43,7 @@ class LaunchTaker(Protocol):
 
 @functools.cache
 def carried_options() -> frozenset[str]:
-    """Return which of `num_ctas` and `maxnreg` the installed Inductor hands on to Triton.
+    """Return which of `num_ctas` and `maxnreg` the installed Inductor passes to Triton.
 
     Its own functions are asked with a config; one that works otherwise carries none.
     """

@@ -298,7 +298,7 @@ def _add_amd_allocation(manager: Any, arch: str) -> None:
 def plain_options(options: Any) -> dict[str, Any]:
     """Return the backend's options as JSON values, without libraries at their default."""
     values = {f.name: getattr(options, f.name) for f in fields(options)}
-    # A path inside the installed package; the package's version stands for it.
+    # A path inside the installed package; the package's version identifies it.
     values.pop("extern_libs", None)
     return values
 
@@ -307,7 +307,7 @@ def disassembler() -> str:
     """Return the path of nvdisasm: TRITON_NVDISASM_PATH, else the one that Triton brings.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: it is missing.
         OSError: it cannot be started.
     """
     return str(nvidia_knobs.nvdisasm.path)

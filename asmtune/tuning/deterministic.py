@@ -4,8 +4,8 @@ It follows from the kernel, the key, the space and the device's name. These do n
 
 - timings and predictions of the user's, and seeds. The roofline ranks: a fitted forest depends on
   the versions of the libraries that fit it;
-- contents and addresses of tensors, which meta tensors stand for;
-- the value of an argument inside its bucket, which the bucket's end stands for, also in the grid
+- contents and addresses of tensors: meta tensors replace them;
+- the value of an argument inside its bucket: the bucket's end replaces it, also in the grid
   where that counts blocks (`bucket_end_grid`);
 - the number of processors, and the limit of a compile's time.
 """

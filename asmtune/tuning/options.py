@@ -81,7 +81,7 @@ def effort_of(value: str | Effort) -> Effort:
     """Return an effort by its name; an effort is returned as it is.
 
     Raises:
-        InputError: there is none of that name; lists them.
+        InputError: no effort has that name; lists them.
     """
     if isinstance(value, Effort):
         return value
@@ -132,7 +132,7 @@ def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
     if choices.get("use_cuda_graph"):
         policy = replace(policy, mode="graph")
     if do_bench_of(choices) is not None:
-        # Without samples a tie cannot be told from a difference: the user's clock decides.
+        # Without samples a tie looks like a difference: the user's clock decides.
         policy = replace(policy, near_tie=0.0)
     return policy
 
@@ -140,7 +140,7 @@ def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
 def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     """Make the options of output checks; the user's hooks replace what they replace in Triton.
 
-    There a `pre_hook` stands for zeroing and for keeping a copy, and a `post_hook` for putting
+    In Triton a `pre_hook` replaces zeroing and keeping a copy, and a `post_hook` replaces putting
     the copy back. Arguments that the IR updates in place are restored in any case.
     """
     check, reference = choices.get("check", "close"), choices.get("reference")

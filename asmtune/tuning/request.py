@@ -124,11 +124,11 @@ class TuningRequest:
         return replace(record, measurements=(*timed.values(),), failures=(*failed.items(),))
 
     def with_arguments_of(self, problem: Problem) -> TuningRequest:
-        """Make the same request for other tensors of the same shape; provenance is handed on."""
+        """Make the same request for other tensors of the same shape; keep the provenance."""
         return self._changed(problem=problem)
 
     def only(self, stored: Config) -> TuningRequest:
-        """Make the same request with a stored config alone to search; provenance is handed on."""
+        """Make the same request with a stored config alone to search; keep the provenance."""
         own = self.own(stored)
         return self if own is None else self._changed(space=Space.from_configs([own.plain]))
 

@@ -83,7 +83,7 @@ def current(
 ) -> Iterator[TuneRecord]:
     """Keep the valid records of wanted keys, the first of each key.
 
-    Of the keys in `beaten` those alone whose record knows alternatives.
+    For keys in `beaten`, keep only records that know alternatives.
     """
     met: set[str] = set()
     for record in records:

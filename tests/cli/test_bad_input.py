@@ -229,7 +229,7 @@ def test_a_folder_of_targets(
 @pytest.mark.parametrize(
     ("folder", "says"),
     [
-        ("{}/none", ": there is none; make it, or unset ASMTUNE_TARGETS"),
+        ("{}/none", ": no such folder; make it, or unset ASMTUNE_TARGETS"),
         ("{}/plain.py", "cannot be read: Not a directory; correct ASMTUNE_TARGETS"),
         ("{}/a\0b", "cannot be read: .*null.*; correct ASMTUNE_TARGETS"),
     ],

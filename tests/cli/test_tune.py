@@ -334,7 +334,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU one line says so, and what works without."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     line = commands.refused("tune", "{}/doubled.py")
-    assert "tune needs a CUDA GPU; there is none on this machine" in line
+    assert "tune needs a CUDA GPU; this machine has none" in line
     assert "prune-report" in line
 
 

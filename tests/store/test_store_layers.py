@@ -155,5 +155,5 @@ def test_store_exists_makes_nothing(tmp_path: Path) -> None:
     Store.open(tmp_path / "cache" / "store.sqlite").close()
     assert store_exists(tmp_path / "cache" / "store.sqlite")
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="Not a directory; a file stands where a folder should be"):
+    with pytest.raises(StoreError, match="Not a directory; a file is where a folder should be"):
         store_exists(tmp_path / "file" / "store.sqlite")

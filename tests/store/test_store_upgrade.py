@@ -80,5 +80,5 @@ def test_a_table_that_asmtune_had_once(tmp_path: Path) -> None:
             assert store.clear() == 1
         connection.executescript("DROP TABLE examples; CREATE VIEW examples AS SELECT 1")
     assert not fast_lookup(str(path), record().key, PROVENANCE).sure
-    with pytest.raises(StoreError, match="'examples' is none of the store's"):
+    with pytest.raises(StoreError, match="'examples' does not belong to the store"):
         Store.open(path)

@@ -135,7 +135,7 @@ def test_a_part_of_a_shipped_name_with_other_sms_is_derived(
 def test_a_newer_architecture_says_whose_rates_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rates of the nearest older architecture serve, and their sources say so."""
     pretend("NVIDIA Later", monkeypatch)
-    with pytest.warns(TargetWarning, match="10.7 is newer .*; the rates of 10.3 stand in"):
+    with pytest.warns(TargetWarning, match="10.7 is newer .*; the rates of 10.3 are used instead"):
         target = match_device("NVIDIA Later")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -7,6 +7,6 @@ of a name: in the user's folder, among those that ship, or by the driver.
 A descriptor is a JSON file. The shipped ones lie in `asmtune/core/hardware/devices/`, by family,
 and state only what differs from their architecture; a user's own file states every field. A field
 holds `{"value": ..., "source": ..., "kind": ...}` or the bare value, whose source is then "user".
-Units stand in the field names; a flop is one multiplication or one addition, so that a fused
+Field names include their units; a flop is one multiplication or one addition, so that a fused
 multiply-add counts as two.
 """

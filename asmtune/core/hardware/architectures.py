@@ -1,7 +1,7 @@
 """NVIDIA's architectures: limits and published rates by compute capability, and what follows.
 
 `architectures.json` holds the table. A figure in it, as in the files of families, is
-`[value, source]` or `[value, source, kind]`; "@name" in a source stands for the document of that
+`[value, source]` or `[value, source, kind]`; "@name" in a source means the document of that
 name. `complete` turns what a device states into a whole descriptor: limits come from the table,
 and rates that the device does not state from the architecture's rate per SM and clock.
 """
@@ -143,7 +143,7 @@ def _rates(device: Raw, rates: Raw, bus_bits: int | None, *, geforce: bool) -> R
 
 
 def _l2(device: Raw, rate: Raw, bus_bits: int) -> Raw:
-    """Derive the bandwidth of L2, whose slices stand beside the memory's controllers."""
+    """Derive the bandwidth of L2, whose slices are next to the memory's controllers."""
     sms, clock_hz = device["sms"]["value"], device["clock_hz"]["value"]
     by_bus, by_sms = rate["value"] * bus_bits * clock_hz, L2_BYTES_PER_CYCLE * sms * clock_hz
     source = (

@@ -89,14 +89,14 @@ class DeviceAttributes:
 
     @property
     def remark(self) -> str:
-        """Say whose rates stand in for those of an architecture newer than the table; else ""."""
+        """Say whose rates are used for an architecture newer than the table; else ""."""
         own = (self.values.get("major", 0), self.values.get("minor", 0))
         known = nearest_known(*own)
         if known is None or known == own:
             return ""
         return (
             f"{self.name}: compute capability {own[0]}.{own[1]} is newer than those that are "
-            f"known; the rates of {known[0]}.{known[1]} stand in for its own (`asmtune targets "
+            f"known; the rates of {known[0]}.{known[1]} are used instead (`asmtune targets "
             "measure` measures what it reaches)"
         )
 
@@ -225,7 +225,7 @@ def read_attributes(index: int) -> DeviceAttributes:
 
 
 def _asked(index: int) -> dict[str, int]:
-    """Ask the driver's library; {} where there is none."""
+    """Ask the driver's library; return {} if it is missing."""
     import ctypes
 
     try:

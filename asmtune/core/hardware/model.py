@@ -69,7 +69,7 @@ class Target:
     into. Where the vendor states tensor rates at another clock than `clock_hz`, the
     source of `clock_hz` says so.
 
-    Of an AMD device an SM is a compute unit, a warp a wavefront, shared memory the LDS, and a
+    On an AMD device an SM is a compute unit, a warp a wavefront, shared memory the LDS, and a
     register a VGPR or AGPR. Fields of AMD devices alone: `scalar_registers_per_partition` and
     `scalar_allocation_unit` are SGPRs of a SIMD and those that a wavefront gets at a time, and
     `l1_bytes` is an L1 beside the LDS, where NVIDIA's is a part of the same memory.

@@ -83,7 +83,7 @@ def choose_target(target: Target) -> None:
 def match_device(device_name: str) -> Target | None:
     """Find the target of a device, given its full name as the driver reports it.
 
-    A file that cannot be used is told in a warning and skipped: this never stops a launch. A
+    A file that cannot be used is skipped with a warning: this never stops a launch. A
     device that only resembles a shipped one gives None, unless it is in this machine and in use:
     then its target is derived. So is that of a device here that has a shipped one's name, but
     another number of SMs: a slice or a variant. A target that was chosen for the process counts
@@ -124,7 +124,7 @@ class _OwnTargets:
     Attributes:
         by_name: targets by each of their names.
         refused: why a name has none, by name: its file is damaged, or two files have the name.
-        unreadable: why the folder cannot be read; "" if it can, or if there is none by default.
+        unreadable: why the folder cannot be read; "" if it can, or if the default one is missing.
     """
 
     by_name: Mapping[str, Target]
@@ -166,7 +166,9 @@ def _own_targets() -> _OwnTargets:
         if not settings.targets:
             return _OwnTargets({}, {})
         if isinstance(error, FileNotFoundError):
-            return _OwnTargets({}, {}, f"{where}: there is none; make it, or unset ASMTUNE_TARGETS")
+            return _OwnTargets(
+                {}, {}, f"{where}: no such folder; make it, or unset ASMTUNE_TARGETS"
+            )
         reason = getattr(error, "strerror", None) or str(error)
         return _OwnTargets({}, {}, f"{where}: cannot be read: {reason}; correct ASMTUNE_TARGETS")
     return _read_own(stamps)

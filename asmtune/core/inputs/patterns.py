@@ -1,7 +1,7 @@
 """Patterns for the values of index tensors: `ragged(64, 2048)`, `zipf(4096, 128)`.
 
-A pattern stands for data that is not there. It is random but for its seed, so that the same
-text gives the same values everywhere.
+A pattern replaces data that is not there. Its values are random but for the seed, so that the
+same text gives the same values everywhere.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class Pattern:
     Attributes:
         where: the option or argument that holds it, for messages.
         text: with its name and arguments, without the dtype.
-        dtype: canonical name of the dtype that stood before it, or "".
-        sizes: the tensor's sizes that stood behind the dtype, as written; or None.
+        dtype: canonical name of the dtype that was written before it, or "".
+        sizes: the tensor's sizes that were written after the dtype, as written; or None.
     """
 
     where: str
@@ -158,7 +158,7 @@ class Pattern:
 
         Args:
             elements: of the tensor, where it is known; the pattern must make as many.
-            numbers: values of names that stand for a number in it.
+            numbers: values of the names that it has in the place of a number.
 
         Raises:
             InputError: an argument is missing, too many, no number, or out of range; or it makes
@@ -194,7 +194,7 @@ class Pattern:
         self._check("seed", seed)
         rng = np.random.default_rng(int(seed))
         forms = [positional]
-        if elements is not None and "count" not in named:  # the tensor's size may stand for it
+        if elements is not None and "count" not in named:  # the tensor's size may replace it
             forms.append([elements - (name == "ragged"), *positional])
         for values in forms:
             with suppress(TypeError):
@@ -275,7 +275,7 @@ def pattern_of(name: str, text: str, tensor: Any, numbers: Mapping[str, Any]) ->
 def checked_values(
     kernel: str, values: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> dict[str, IndexValues]:
-    """Make what a problem's `index_values` stand for.
+    """Make the values that a problem's `index_values` describe.
 
     Raises:
         ProblemError: a name is no argument, or no index tensor; or a value is neither a pattern

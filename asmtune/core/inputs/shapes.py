@@ -116,7 +116,7 @@ def check_inputs(shapes: Sequence[ShapeSource], dtype: str | None) -> None:
 def shapes_of(
     module: KernelModule, options: Sequence[ShapeSource], file: Path | None = None
 ) -> list[Shape]:
-    """Return the shapes asked for, each once and in order; the module's own if there are none.
+    """Return the shapes asked for, each once and in order; without options the module's own.
 
     `options` are as for `place_shapes`, `file` as for `read_shapes`.
 

@@ -62,7 +62,7 @@ class Bucket:
         return partial(rounding, self.numbers) if self.numbers else rounding
 
     def span(self, value: int) -> Span | None:
-        """Return the numbers of the bucket that `value` stands for; None if it stands for none."""
+        """Return the numbers of the bucket that `value` represents; None if it represents none."""
         return KINDS[self.kind].span(self.numbers, value)
 
 

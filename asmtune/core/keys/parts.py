@@ -48,7 +48,7 @@ def key_parts(
         arg_names: the kernel's parameters.
         kernel: its name, for messages.
         strict: True refuses unknown and repeated names, which `triton.autotune` ignores, and
-            buckets of values that are not whole numbers; else these stand for themselves.
+            buckets of values that are not whole numbers; else these have no bucket.
 
     Raises:
         InputError: a part names an unknown parameter, is invalid, or is repeated.
@@ -199,9 +199,9 @@ def values(
 
 
 def covers(name: str, value: Any) -> str | None:
-    """Describe the values that a stored one stands for: `N 2049..4096` of `pow2(N)` at 4096.
+    """Describe the values that a stored one represents: `N 2049..4096` of `pow2(N)` at 4096.
 
-    Returns None if it stands for itself, or the part cannot give it.
+    Returns None if it represents only itself, or the part cannot give it.
     """
     if "(" not in name:
         return None

@@ -20,7 +20,7 @@ class Failure:
             process that compiled or launched it died), "fault" (it broke the CUDA context),
             "ptxas", "nvdisasm", "tool" (a program does not start), "compiler" (any other error),
             "parse" (its output cannot be read), "lost" (the artifact is no longer cached),
-            "capture" (a launch that cannot stand in a CUDA graph), "untimed" (an alternative where
+            "capture" (a launch that cannot be in a CUDA graph), "untimed" (an alternative where
             none is timed), at "check" "wrong_output",
             "inaccurate" (it breaks the accuracy bound), "unwritten", "stray_write" or "unsaved" (it
             may write what the bench does not save),

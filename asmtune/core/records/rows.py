@@ -43,7 +43,7 @@ def notebook_html(lines: Iterable[str], frame_of: Callable[[], pd.DataFrame]) ->
 def frame(
     rows: Sequence[Mapping[str, Any]], dtypes: Mapping[str, str], facts: Mapping[str, Any]
 ) -> pd.DataFrame:
-    """Build a frame with a row per mapping; columns stand in the order of first appearance.
+    """Build a frame with a row per mapping; columns are in the order of first appearance.
 
     Args:
         rows: values by column; a column that a row lacks is missing there.

@@ -86,7 +86,7 @@ def planned(
     one; the values of `context` are known from the start.
 
     Raises:
-        SpaceError: a constraint names something that is none of these.
+        SpaceError: a constraint names something that is not among these.
     """
     order = {name: depth for depth, name in enumerate(axes, 1)}
     order |= {name: len(axes) for name in last if name not in order}

@@ -56,7 +56,7 @@ def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:
     """Check the values of an axis.
 
     Raises:
-        SpaceError: there are none, one repeats, or one is not allowed.
+        SpaceError: no value is given, one repeats, or one is not allowed.
     """
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SpaceError(f"axis {name!r} has {values!r}: expected a list of values")

@@ -58,7 +58,7 @@ JUMPS: Final = frozenset({"s_branch", "s_endpgm", "s_endpgm_saved", "s_setpc_b64
 
 
 def is_jump(opcode: str) -> bool:
-    """Return whether an opcode ends a basic block; a call comes back, so that it is none."""
+    """Return whether an opcode ends a basic block; a call does not, since it comes back."""
     return opcode in JUMPS or opcode.startswith("s_cbranch")
 
 
@@ -171,7 +171,7 @@ def _size(parts: Sequence[str]) -> int | None:
         return min(named) if "d16" in parts else named[0]
     typed = [match for part in parts if (match := _TYPE_BITS.fullmatch(part))]
     if typed:
-        # Of a packed atomic, two elements of 16 bits; of x2, a pair.
+        # A packed atomic updates two elements of 16 bits; x2 updates a pair.
         bits = int(typed[-1][1]) * (2 if "pk" in parts else 1)
         return bits // 8
     if "x2" in parts:
@@ -274,9 +274,9 @@ product's sum has no operand of its own, and a lane or half of a register leaves
 
 
 def amdgpu_registers(instruction: Instruction) -> tuple[list[str], list[str]]:
-    """Return the registers read and those written; the destination stands first.
+    """Return the registers read and those written; the destination is first.
 
-    Of a wide operand (`v[2:17]`) each register is named, so that parts of it are followed.
+    Each register of a wide operand (`v[2:17]`) is named, so that parts of it are followed.
     """
     kind = classify_amdgpu(instruction.opcode)
     opcode = instruction.opcode

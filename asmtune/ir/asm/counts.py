@@ -27,7 +27,7 @@ def block_threads(program: AsmFunction) -> tuple[int | None, ...]:
     """Return for each block how many threads of a CTA run it; None if not known.
 
     Triton gives each part of a warp-specialised kernel (load, multiply, store) warps of its own.
-    All instructions stand in one program, and the blocks of the parts are in a `dispatch` loop, so
+    All instructions are in one program, and the blocks of the parts are in a `dispatch` loop, so
     counts of a part must be scaled by its own threads, not by the CTA's.
 
     Without warp specialisation all threads run all blocks. With it, a part starts at a
@@ -125,7 +125,7 @@ class Counts:
         cta_flops: tensor FLOPs of each kind by a CTA: each instruction times the units
             among the threads that run it.
         thread_bytes: bytes that one thread moves, by memory space and direction.
-        tma_bytes: bytes that a CTA's mbarriers are told to expect from bulk copies.
+        tma_bytes: bytes that a CTA's mbarriers expect from bulk copies.
         unknown: opcodes that no class has, and how many of each.
         unresolved: tensor instructions whose shape or threads the text does not tell; they
             are missing from `unit_flops` or `cta_flops`.

@@ -57,7 +57,7 @@ def find_blocks(
 ) -> tuple[BasicBlock, ...]:
     """Cut `count` instructions into basic blocks, given the jumps that end one by index.
 
-    `labels` are names of branch targets, by the index of the instruction that each stands before.
+    `labels` are names of branch targets, by the index of the instruction that follows each.
 
     Raises:
         ParseError: there are more than `MOST_BLOCKS`.

@@ -106,8 +106,8 @@ def _plain_access(opcode: str) -> AsmAccess | None:
 def expected_bytes(instruction: Instruction) -> int | None:
     """Return the bytes that a thread tells an mbarrier to wait for; None if it tells none.
 
-    TMA copies do not say their size, but the barrier that they complete on is told the
-    sum: one such instruction stands for all copies of a stage, whichever warps issue them.
+    TMA copies do not say their size, but an instruction gives the sum to the barrier that they
+    complete on: one such instruction covers all copies of a stage, whichever warps issue them.
     """
     if ".expect_tx" not in instruction.opcode or not instruction.opcode.startswith("mbarrier"):
         return None

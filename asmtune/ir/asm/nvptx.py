@@ -42,7 +42,7 @@ class OpClass(StrEnum):
     SHARED = "shared"
     """Loads and stores of shared memory, ldmatrix and stmatrix included."""
     LOCAL = "local"
-    """Loads and stores of local memory; ptxas adds spills later, these stand in the PTX."""
+    """Loads and stores of local memory; these are in the PTX, and ptxas adds spills later."""
     CONSTANT = "constant"
     """Loads of parameters and constants."""
     ATOMIC = "atomic"
@@ -114,7 +114,7 @@ _SPACE_CLASSES = {
 }
 
 JUMPS = frozenset({"bra", "bra.uni", "brx.idx", "brx.idx.uni", "ret", "ret.uni", "exit", "trap"})
-"""Opcodes that end a basic block; a call comes back, so that it is none."""
+"""Opcodes that end a basic block; a call does not, since it comes back."""
 
 
 def memory_space(opcode: str) -> str | None:

@@ -107,7 +107,7 @@ class Loop:
         parent: position of the enclosing loop in `AsmFunction.loops`, or None.
         depth: how many `work` loops it is in, itself included: 1 for an outermost `work`
             loop; a `wait` or `dispatch` loop has the depth of what is around it.
-        role: what its trips stand for.
+        role: what its trips are: work, a wait, or the dispatch of parts.
     """
 
     header: int
@@ -127,7 +127,7 @@ class AsmFunction:
         is_entry: True for a kernel, False for a device function.
         instructions: in the text's order.
         blocks: basic blocks in the text's order; together they are all instructions.
-        loops: an outer loop stands before those inside it.
+        loops: an outer loop precedes those inside it.
         directives: the function's own and the file's: `maxnreg`, `reqntid`, `maxntid`,
             `minnctapersm`, `version`, `target` and others, without dots, values as text.
         addresses: of each instruction, in bytes of its section; none of PTX, which has none.

@@ -51,7 +51,7 @@ class Scope:
         self.tables: dict[str, tuple[str, ...]] = {}
 
     def find_label(self, name: str) -> int | None:
-        """Return the instruction that a label stands before, of the innermost such label."""
+        """Return the instruction after a label, the innermost of that name."""
         scope: Scope | None = self
         while scope is not None and name not in scope.labels:
             scope = scope.parent

@@ -24,7 +24,7 @@ from asmtune.ir.asm.nvptx import OpClass, classify, only_polls
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, LoopRole
 from asmtune.ir.asm.ptx import MOST_FUNCTIONS, quoted
 
-# Names up to a dot; a name with modifiers stands before its root.
+# Names up to a dot; a name with modifiers precedes its root.
 _NAMES: Final[dict[OpClass, str]] = {
     OpClass.TENSOR: "HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA BGMMA QGMMA"
     " UTCHMMA UTCIMMA UTCQMMA UTCOMMA",
@@ -71,7 +71,7 @@ def classify_sass(opcode: str) -> OpClass:
 
 ENDS: Final = frozenset({"EXIT", "RET", "KILL"})
 BRANCHES: Final = frozenset({"BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU"})
-"""Roots of opcodes that end a basic block; a call comes back, so that it is none."""
+"""Roots of opcodes that end a basic block; a call does not, since it comes back."""
 
 _POLLS: Final = ("SYNCS.PHASECHK", "UTCATOMSWS.FIND_AND_SET", "USETMAXREG.TRY_ALLOC")
 _BESIDE_POLLS: Final = frozenset(

@@ -33,7 +33,7 @@ class TensorOp:
     Attributes:
         kind: the instruction's family.
         m: rows of D, or None where only a run-time descriptor says.
-        n: columns of D, or None likewise.
+        n: columns of D, or None where only a run-time descriptor says.
         k: length of the sums.
         a_type: element type of A, such as `f16`, `e5m2`, `s8`; None if not known.
         b_type: element type of B.

@@ -142,7 +142,7 @@ class AddressReader:
         return Index("loop", str(loop.loop), self.trips(loop))
 
     def trips(self, loop: Node) -> int | None:
-        """Return the trips of a loop in its first program; None if they cannot be told."""
+        """Return the trips of a loop in its first program; None if they are not known."""
         low, high, step = (self.resolved(self.value(one)) for one in loop.operands[:3])
         if low is None or high is None or step is None or high.terms or step.terms:
             return None

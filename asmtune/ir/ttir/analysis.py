@@ -73,7 +73,7 @@ Program = tuple[int, int, int]
 def sample(
     grid: Program, axes: Iterable[int], limit: int = SAMPLE
 ) -> tuple[list[Program], list[Program]]:
-    """Return programs that stand for a grid, and the grid's corners for the extremes.
+    """Return programs that represent a grid, and the grid's corners for the extremes.
 
     Programs have equal weight, and differ along `axes` only. If the grid has more than `limit`, it
     is cut into `limit` equal spans and one program is taken from each, at a place that follows the
@@ -167,7 +167,7 @@ class Kernel:
 
     @cached_property
     def foreign_places(self) -> tuple[str, ...]:
-        """Return where memory may be written that no argument stands for, as `file:line`."""
+        """Return where memory outside all arguments may be written, as `file:line`."""
         nodes = foreign_writes(self._flow, self.operations)
         positions = ((node, self.tree.line_of(node)) for node in nodes)
         places = (f"{at[0]}:{at[1]}" if at else node.name for node, at in positions)

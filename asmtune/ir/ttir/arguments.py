@@ -58,7 +58,7 @@ def bind(
 
 def _read_names(module: Module, kernel: Function) -> list[str]:
     if not any(argument.location for argument in kernel.arguments):
-        # The parameters' own names, or `%arg0` where the compiler was told to keep none.
+        # The parameters' own names, or `%arg0` where the compiler keeps no names.
         names = [argument.value.lstrip("%") for argument in kernel.arguments]
         return ["" if _NUMBERED(name) else name for name in names]
     return [_read_name(module, argument.location) for argument in kernel.arguments]
@@ -124,7 +124,7 @@ def _value(name: str, kind: str, arguments: Mapping[str, Any]) -> Value:
 
 
 def _part(name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return the part of a descriptor or tuple that a name such as `a.shape.0` stands for."""
+    """Return the part of a descriptor or tuple that a name such as `a.shape.0` means."""
     base, *path = name.split(".")
     value = arguments.get(base)
     if isinstance(value, tuple | list) and path and not path[0].isdigit():

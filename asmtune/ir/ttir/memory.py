@@ -142,7 +142,7 @@ def _handed_out(node: Node) -> tuple[int, ...]:
 
 
 def foreign_writes(flow: Flow, operations: list[MemoryOperation]) -> list[Node]:
-    """Return operations that may write memory that no argument stands for."""
+    """Return operations that may write memory outside all arguments."""
     stores = [one.node for one in operations if one.foreign and one.kind != "read"]
     return stores + [node for node in flow.tree.nodes() if _writes_elsewhere(flow, node)]
 

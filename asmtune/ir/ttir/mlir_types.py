@@ -54,7 +54,7 @@ class ValueType:
 
     Attributes:
         shape: extents of a tensor, or of the tile that a descriptor or block pointer
-            stands for; empty for a scalar.
+            addresses; empty for a scalar.
         element: MLIR's element type ("f16"); for pointers and descriptors that of the memory.
         role: "value", "pointer" (one, or a tensor of them) or "descriptor".
         is_tensor: whether the value itself is a tensor.
@@ -89,7 +89,7 @@ class ValueType:
 
     @property
     def addresses(self) -> bool:
-        """Return whether it stands for memory."""
+        """Return whether it is an address of memory."""
         return self.role != "value"
 
 

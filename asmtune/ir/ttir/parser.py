@@ -117,7 +117,7 @@ class Module:
         return next((f for f in functions if f.public and f.blocks), functions[0])
 
     def position(self, location: str) -> tuple[str, int] | None:
-        """Return the file and line that a location stands for, or None if it has none."""
+        """Return the file and line that a location names, or None if it has none."""
         for _ in range(16):
             if match := _POSITION(location):
                 return match[1], int(match[2])
@@ -326,7 +326,7 @@ def _argument(text: str, line: int) -> Argument:
 
 
 def _while_parts(text: str) -> tuple[str, str] | None:
-    """Return the bindings and the types of `(%a = %b) : (i32) -> i32`; None if it is none."""
+    """Return the bindings and the types of `(%a = %b) : (i32) -> i32`; else None."""
     end = text.find(") : (") if text.startswith("(") else -2
     start, stop = end + 2, text.rfind(") -> ")
     if not text.startswith(": (", start) or stop < start + 3:
@@ -335,7 +335,7 @@ def _while_parts(text: str) -> tuple[str, str] | None:
 
 
 def _entry_arguments(operation: Operation) -> list[Argument]:
-    """Return arguments of the first block that stand in the operation's own line."""
+    """Return arguments of the first block that the operation's own line declares."""
     text = operation.text
     if operation.name == "scf.for":
         match = _FOR(text)

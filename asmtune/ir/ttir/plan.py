@@ -201,7 +201,7 @@ class EvaluationPlan:
     def weights(self) -> list[int]:
         """Return the work of each block by position: memory, products, loops."""
         weights = [0] * len(self.tree.bodies)
-        for body in reversed(self.tree.bodies):  # an owner's block stands before those inside
+        for body in reversed(self.tree.bodies):  # an owner's block precedes those inside
             weight = weights[body.index] + sum(map(_weight, body.nodes))
             weights[body.index] = weight
             if body.owner is not None:

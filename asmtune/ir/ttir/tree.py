@@ -73,7 +73,7 @@ class Node:
         name: with its dialect; `tt.call` only where the call was not written in.
         operands: values in the text's order.
         results: values that it makes.
-        body: the block that it stands in.
+        body: the block that it is in.
         operation: what was read.
         regions: each a list of blocks, the entry first.
         loop: position in `Tree.loops` if it is a loop, else -1.

@@ -24,7 +24,7 @@ class Assumption:
         operation: "scf.for", "scf.while" for a loop, "scf.if" or "cf.cond_br" for a branch.
         loop: the loop's id, or None for a branch.
         reason: why, in words.
-        assumed: what stands for it, in words.
+        assumed: what is assumed instead, in words.
         file: source file, or "".
         line: line of the source, 0 if unknown.
     """
@@ -254,7 +254,7 @@ class Work:
             tile starts anew.
         barriers: barriers that one program asks for itself, on average.
         steering: index tensors that decide trips or branches, and where each is known from.
-        foreign_places: where memory may be written that no argument stands for, as `file:line`.
+        foreign_places: where memory outside all arguments may be written, as `file:line`.
     """
 
     name: str
@@ -294,7 +294,7 @@ class Work:
 
     @property
     def foreign_writes(self) -> bool:
-        """Return whether memory may be written that no argument stands for."""
+        """Return whether memory outside all arguments may be written."""
         return bool(self.foreign_places)
 
     def updates(self, operation: str) -> float:

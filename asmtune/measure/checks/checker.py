@@ -156,8 +156,8 @@ class OutputChecker:
         Returns:
             Why it cannot be launched, or a failure at "check": "wrong_output", "inaccurate" (it
             breaks the bound), "unwritten" (an element that the default config writes),
-            "stray_write" (between the elements of a view), or "memory" (there was none to compare
-            with).
+            "stray_write" (between the elements of a view), or "memory" (too little was left to
+            compare).
         """
         failure = self._run_once(run)
         if failure is not None:

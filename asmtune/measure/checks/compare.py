@@ -3,7 +3,7 @@
 An element c is right if |c - r| <= t (|r| + s): r is the expected one, t the tolerance of the
 dtypes involved, and s the usual magnitude around r. The error of a sum is bounded by the sum of its
 terms' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), not by its
-result's; s stands for that sum where terms cancel. It is a mean of |r|, by row and column, so that
+result's; s replaces that sum where terms cancel. It is a mean of |r|, by row and column, so that
 neither an outlier nor a row of small numbers changes the bound of other elements. NaN and
 infinities must be where they are expected.
 
@@ -28,7 +28,7 @@ _SAMPLED: Final = 1 << 18
 _STRETCH: Final = 1 << 26  # bytes compared at once in regions with gaps
 # Magnitudes beyond this many medians are marks (-1e30 in a mask), and left out of the mean.
 _UNUSUAL: Final = 1000.0
-# Of the mean over all: smaller rows are noise. In gradients of causal attention all terms of the
+# As a share of the mean of all: smaller is noise. In gradients of causal attention all terms of the
 # first query cancel. Two right kernels differed there by 6e-5 of the mean, of 4096 queries on an
 # H100; at 0.01 fp16's tolerance would allow 5e-5.
 _LEAST: Final = 0.05
@@ -270,7 +270,7 @@ class Output:
 
     @property
     def compares_slots(self) -> bool:
-        """Return whether sums may stand for elements: of the default's outputs, not by bits."""
+        """Return whether sums may replace elements: of the default's outputs, not bit by bit."""
         return not self.exact and self.whose == "the default config"
 
     def deviation(self, differs: Callable[[int, int], bool] = lambda _start, _stop: True) -> Any:

@@ -91,7 +91,7 @@ _DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
 
 NO_GPU: Final = (
-    "there is none on this machine; `asmtune prune-report` works without one, and with "
+    "this machine has none; `asmtune prune-report` works without one, and with "
     "TRITON_INTERPRET=1 kernels run on the CPU"
 )
 """The end of a message that says what needs a GPU."""

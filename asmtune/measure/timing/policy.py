@@ -18,13 +18,13 @@ class TimingPolicy:
         fine_rounds: new interleaved samples of each finalist.
         contention: a candidate whose fastest sample is beyond this factor of the best median is
             clearly slower.
-        hopeless: likewise after two samples, both beyond this factor.
+        hopeless: a candidate is given up after two samples if both are beyond this factor.
         significance: a candidate is slower if equal ones would differ as much with less than this
             probability (one-sided Mann-Whitney).
         spread: (p80 - p20) / median, without outliers, above which a timing is not steady, so that
             finalists get more samples, up to three times `fine_rounds`. Of normal noise 5% are a
             relative standard deviation (RSD) of 3%.
-        rsd: RSD of all samples, outliers among them, above which a timing is told to be unsteady.
+        rsd: RSD of all samples, outliers among them, above which a timing is called unsteady.
             More samples would not calm it, and take in more of the clock's drift: where outliers
             prolonged finals, 6 of 100 simulated searches with one sample in ten interrupted missed
             the best by over 1%, where none does.

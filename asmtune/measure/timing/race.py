@@ -222,5 +222,5 @@ def _level(subject: Subject) -> float:
 
 
 def _timed_for(subject: Subject, enough_us: float, samples: int) -> bool:
-    """Return whether a subject has had its device time, and at least so many samples."""
+    """Return whether a subject has had its device time, and at least `samples` samples."""
     return len(subject.samples_us) >= samples and sum(subject.samples_us) >= enough_us

@@ -74,7 +74,7 @@ def _p_value(above: Sequence[float], below: Sequence[float]) -> float:
 
 
 def _share_of_orders(above: int, below: int, wins: int) -> float:
-    """Return the share of all orders of two sides in which the first wins so many pairs."""
+    """Return the share of all orders of two sides in which the first wins this number of pairs."""
     return sum(_orders(*sorted((above, below)))[wins:]) / math.comb(above + below, above)
 
 

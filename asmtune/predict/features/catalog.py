@@ -104,12 +104,11 @@ def _instructions() -> None:
     register("loops", "1", group, "Loops that work.", _loops)
     register("loop_depth", "1", group, "Depth of the deepest loop.", _depth)
     for kind in OpClass:
-        word = kind.value.replace("_", " ")
-        register(f"{kind}_all", "1", group, f"{word.capitalize()} instructions.", total(kind))
-        register(
-            f"{kind}_in_loops", "1", group, f"Of these, inside loops ({word}).", in_loops(kind)
-        )
-        register(f"{kind}_hot", "1", group, f"Of these, in the hot loop ({word}).", hot(kind))
+        word = kind.value.replace("_", " ").capitalize()
+        register(f"{kind}_all", "1", group, f"{word} instructions.", total(kind))
+        meaning = f"{word} instructions inside loops."
+        register(f"{kind}_in_loops", "1", group, meaning, in_loops(kind))
+        register(f"{kind}_hot", "1", group, f"{word} instructions of the hot loop.", hot(kind))
 
 
 def _loops(reading: ConfigReading) -> float:

@@ -148,7 +148,7 @@ def _launches(front: Front, points: SpaceTable) -> _Launches:
 
 @paused_collection()
 def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread:
-    """Return a verdict with estimated features on each config, or why there can be none.
+    """Return a verdict with estimated features on each config, or why the kernel allows none.
 
     Configs that the rules of the config alone refuse are dropped; nothing else is.
     """

@@ -188,7 +188,7 @@ def _times_as_far(table: ErrorTable | None, distance: float | None) -> float | N
 
 
 def table_of(scorer: str, moment: str = "assembly") -> ErrorTable | None:
-    """Return the measured error of a scorer by its name; None if there is none.
+    """Return the measured error of a scorer by its name; None if it was not measured.
 
     Raises:
         ParseError: the tables that ship are missing or damaged.

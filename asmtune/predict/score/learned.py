@@ -194,7 +194,7 @@ class Learned(Scorer):
         )
 
     def without_kernel(self, kernel: str) -> Learned:
-        """Return the scorer trained without a kernel's rows; itself if there are none."""
+        """Return the scorer trained without a kernel's rows; itself if the kernel has no rows."""
         if isinstance(self._examples, str):
             return self
         if not any(kernel in part.kernels for part in self._examples):
@@ -211,7 +211,7 @@ class Learned(Scorer):
 
     @cached_property
     def _examples(self) -> tuple[Examples, ...] | str:
-        """Return the training rows, or why there are none."""
+        """Return the training rows, or why they are missing."""
         if self.unseen_dtype is not None:
             return f"none of its training rows are of {self.unseen_dtype}"
         if not self.sources:

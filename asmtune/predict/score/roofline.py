@@ -276,8 +276,8 @@ def suggestions(own: Verdict, verdicts: Iterable[Verdict]) -> tuple[Suggestion, 
     """Return up to two changes that are predicted to be faster, the fewest axes first.
 
     Each is a ranked config among `verdicts`, the fastest of those that change the same axes. One
-    that changes further axes than another must be faster than that one as well. There is none for
-    a config that cannot run.
+    that changes further axes than another must be faster than that one as well. A config that
+    cannot run gets none.
     """
     if own.dropped_at in ("rules", "compile"):
         return ()

@@ -95,7 +95,7 @@ class ExaminedConfig:
 
 @dataclass(frozen=True)
 class Why:
-    """Accesses by line, and findings with advice; `failure` says why there are none."""
+    """Accesses by line, and findings with advice; `failure` says why they are missing."""
 
     accesses: tuple[AccessPattern, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -160,7 +160,7 @@ class Comparison:
         decisions: the terms that decide, with the numbers behind them.
         resources: features of the resources, the grid and the work that differ.
         measured_us: stored microseconds of both; None for one that was not timed.
-        statistics: of the stored samples of both; None where there are none.
+        statistics: of the stored samples of both; None where none are stored.
     """
 
     other: Verdict
@@ -207,8 +207,8 @@ def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
 def _parts(terms: Sequence[Pair], busiest: Sequence[str]) -> list[tuple[Pair, tuple[str, ...]]]:
     """List terms by name; the busiest units of both configs are one term if they differ.
 
-    Of the busiest unit the whole time counts, of others a share: where two configs have
-    different ones, either term alone would tell of the share and not of the work.
+    The busiest unit counts with its whole time, another with a share of it. If the configs have
+    different busiest units, either term alone would show the share and not the work.
     """
     mine, its = busiest
     if mine == its:

@@ -86,7 +86,7 @@ def rival_before(
 
 
 def rival_after(chosen: Config, verdicts: Sequence[Verdict], scorer: str) -> Rival | None:
-    """Find the best ranked config, or the next for the best itself; None if there is none."""
+    """Find the best ranked config, or the next for the best itself; None if no other is ranked."""
     ranked = {verdict.rank: verdict.config for verdict in verdicts if verdict.rank is not None}
     if ranked.get(1) != chosen:
         return Rival(ranked[1], f"the winner by {scorer}") if ranked else None

@@ -79,7 +79,7 @@ class CarriedCode:
 
     Attributes:
         packed: one a config that has code, for `Codes` in codes.js.
-        index: for each report and verdict the place in `packed`; -1 where there is none.
+        index: for each report and verdict the place in `packed`; -1 without code.
     """
 
     packed: tuple[str, ...]

@@ -274,7 +274,7 @@ class Resolver:
                 choice = self._final_untimed(lookup)
             except MemoryShortError:  # not even for copies of what hooks may write
                 choice = self._fallback(lookup)
-            # Of what a kernel writes, one warning is enough.
+            # One warning about what a kernel writes is enough.
             if is_short or self._notices.first("writes", lookup.request.key.kernel):
                 why = f"memory is short: {error}" if is_short else f"{error}"
                 level = user_stacklevel(*LAUNCHING_MODULES)

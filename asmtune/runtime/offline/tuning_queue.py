@@ -57,7 +57,7 @@ class RecordedKeys:
     """Recorded keys of a program, to be tuned one after another without it.
 
     Attributes:
-        keys: keys with their kernels, or with the reason why there is none.
+        keys: keys with their kernels, or with the reason why the kernel is missing.
         changed: names of kernels whose source is not the recorded one any more, as `results`
             meets them.
     """
@@ -98,7 +98,7 @@ class RecordedKeys:
     def results(self, machine: TuningGpu) -> Iterator[TuningResult]:
         """Tune each key and yield its result; one that fails stops no other.
 
-        The arguments of one key stand at a time; its result has none.
+        Only one key's arguments are in memory at a time; its result has none.
         """
         done: set[str] = set()
         for key, tuner in self.keys:
@@ -193,7 +193,7 @@ class TuningQueue:
     def results(self, problems: Sequence[Problem], machine: TuningGpu) -> Iterator[TuningResult]:
         """Tune each problem and yield its result; one that fails stops no other.
 
-        A result's problem has no memory, so that the tensors of all shapes never stand at once.
+        A result's problem has no tensors, so that those of all shapes are never in memory at once.
         """
         for problem in problems:
             key, _ = self.launched(problem).identity(machine.device)

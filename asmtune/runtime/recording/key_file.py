@@ -112,8 +112,8 @@ def read_key_file(path: Path) -> KeyFile:
     """Read a file of keys; of each key the first launch that can be made again.
 
     Raises:
-        InputError: there is none, it is cut off, another kind of file or of a newer asmtune, or
-            a field is wrong; says what to do.
+        InputError: it is missing, cut off, another kind of file or of a newer asmtune, or a
+            field is wrong; says what to do.
     """
     try:
         lines = read_limited(path).splitlines()
@@ -149,7 +149,7 @@ def _merged(keys: Iterable[RecordedKey]) -> tuple[RecordedKey, ...]:
 
 
 def check_program(path: Path, program: str) -> KeyFile:
-    """Read the file that a program will add its keys to; return an empty one if there is none.
+    """Read the file that a program will add its keys to; return an empty one if it is missing.
 
     Raises:
         InputError: it cannot be read or written, or holds the keys of another program.

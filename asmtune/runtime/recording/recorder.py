@@ -237,7 +237,7 @@ def _at(names: Sequence[str], values: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _grid_row(problem: Problem, config: Config, read: set[str]) -> _Row | Failure:
-    """Return a launch's values with a config, and its grid, or why there is none."""
+    """Return a launch's values with a config, and its grid, or why it cannot be computed."""
 
     def work() -> _Row:
         values = problem.bind(config)

@@ -64,7 +64,7 @@ def encoded(record: Any) -> Any:
 
 
 def encoded_header(header: Header, run: str) -> dict[str, Any]:
-    """Return the fields of a trace's first line; the key's fields stand beside the others."""
+    """Return the fields of a trace's first line; the key's fields are among the others."""
     values = encoded(header)
     key = values.pop("key")
     key[_FUNCTION] = key.pop("kernel")

@@ -177,7 +177,7 @@ class Header:
     Attributes:
         kernel: name of the problem.
         key: key of its record.
-        reference: name or path of the kernel module; None where there is none.
+        reference: name or path of the kernel module; None without a module.
         target: name of the target.
         effort: values of the preset by name.
         strategy: name of the search strategy.

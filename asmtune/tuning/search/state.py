@@ -46,7 +46,7 @@ class State:
         known: results of earlier runs.
         clock: seconds, of a clock that never goes back.
         later: waits for better verdicts before compiling, of a space that was ranked by a sample;
-            None where there will be none.
+            None if they never come.
 
     Attributes:
         initial, default, later: as given; verdicts by config.
@@ -54,7 +54,7 @@ class State:
         verdicts: verdicts on compiled configs, by config.
         pending: configs being compiled.
         timings: microseconds by config, those of earlier runs among them.
-        failures: failures of compiles and trials by config, likewise.
+        failures: failures of compiles and trials by config, those of earlier runs among them.
         compiles, trials: configs compiled, and tried on the GPU, by this search.
     """
 

@@ -11,10 +11,11 @@ that is predicted well end the search sooner. The equations are those of Rasmuss
 Williams (Gaussian Processes for Machine Learning, 2006, algorithm 2.1), the scale's those of a
 Student process (Shah, Wilson, Ghahramani, 2014), with its mean in the place of the Student.
 
-How far an error reaches is learned likewise. `Mixture` holds a process for each entry of `REACHES`,
-weighted by how well it explains the timings so far. A scorer that misses what an axis does errs in
-the same way for all configs of a value, though their features are alike. A process of short
-reach on the axes says so, and the search goes on while a process with weight expects a gain.
+The timings also say how far an error reaches. `Mixture` holds a process for each entry of
+`REACHES`, weighted by how well it explains the timings so far. A scorer that misses what an axis
+does errs in the same way for all configs of a value, though their features are alike. A process
+of short reach on the axes says so, and the search goes on while a process with weight expects a
+gain.
 
 The constants are those of the greatest marginal likelihood on recorded tasks of 6 kernels (an
 H200, `learned` without the kernel's rows), the deviations doubled: with so wide a prior a replay

@@ -141,7 +141,7 @@ class MoeMap:
         )
 
     def block_shape(self, key: TuneKey) -> tuple[int, int] | None:
-        """Return the quantisation block of a file's name; None where there is none.
+        """Return the quantisation block of a file's name; None if it names none.
 
         Raises:
             InputError: it is no two whole numbers.

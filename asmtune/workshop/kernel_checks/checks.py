@@ -90,7 +90,7 @@ class KernelChecks:
         for name in self.checks:
             if name not in KINDS:
                 hint = did_you_mean(name, KINDS)
-                raise InputError(f"checks: {name!r} is none of {', '.join(KINDS)}{hint}")
+                raise InputError(f"checks: {name!r} is not one of {', '.join(KINDS)}{hint}")
 
 
 def check_kernel(

@@ -178,7 +178,7 @@ class _Experiments:
         trial = Trial(dict(shape), dtype or self._dtype, values, **how)
         if (key := repr(trial)) not in self._results:
             result = self._runner.result(trial)
-            # Sizes for which the code does not compile are none that it is for.
+            # The kernel is not meant for sizes for which its code does not compile.
             if result.error and not self._evidence(self._even).note and self._evidence(shape).note:
                 result = TrialResult(refused=self._evidence(shape).note)
             elif result.error and (shape not in (self._even, self._asked) or how.get("shifted")):

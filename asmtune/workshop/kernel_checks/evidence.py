@@ -28,14 +28,14 @@ _FRONT_END_S: Final = 60.0
 
 @dataclass(frozen=True)
 class KernelEvidence:
-    """Facts that a kernel's TTIR tells of a launch.
+    """Facts about a launch that a kernel's TTIR shows.
 
     Attributes:
         written: arguments that are stored to or updated, by name.
         narrow_sums: sums in fp16 or bf16, a sentence each.
         rounded_operands: the 16-bit dtype that computed values are rounded to for a product; "".
         lost_updates: arguments that programs read and write at the same place, a sentence each.
-        indexed_updates: arguments that are read and written at indexes that were loaded, likewise.
+        indexed_updates: arguments that are read and written at loaded indexes, a sentence each.
         beyond: arguments whose memory ends before the furthest access, a sentence each.
         atomics: arguments that are updated atomically, by name.
         uses_tf32: whether it multiplies fp32 as TF32.

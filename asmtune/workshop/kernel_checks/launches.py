@@ -63,7 +63,7 @@ class TrialProcess:
     """Runs the trials of the subject that was named last."""
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Take a subject or run a trial; return the result, or why there is none."""
+        """Take a subject or run a trial; return the result, or why it failed."""
         try:
             if "kernel" in message:
                 self._load(DiagnosisRequest(**message))

@@ -96,7 +96,7 @@ class TrialResult:
 
     @property
     def wrong(self) -> bool:
-        """Return whether the result is wrong, or there is none."""
+        """Return whether the result is wrong or missing."""
         return not self.refused and not self.excess <= 1
 
 

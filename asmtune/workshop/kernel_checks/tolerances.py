@@ -41,8 +41,8 @@ TOLERANCES: Final = {
     "bf16": Tolerance(4.7e-3, 8e-6, 1.2e-38),
     # fp32 in tensor cores: operands lose 13 of their 23 bits.
     "tf32": Tolerance(2e-3, 1e-3, 1.2e-38),
-    # Hopper's tensor cores cut off a running sum after each step of 16 terms. Of the largest sum,
-    # 8.3e-6 was lost at K = 18944 and 1.3e-5 at K = 28672 on an H200: 4.6e-10 a term.
+    # Hopper's tensor cores cut off a running sum after each step of 16 terms. An H200
+    # lost 8.3e-6 of the largest sum at K = 18944, and 1.3e-5 at K = 28672: 4.6e-10 a term.
     "fp16 sums": Tolerance(5.9e-4, 2e-5, 6.0e-8),
     "bf16 sums": Tolerance(4.7e-3, 2e-5, 1.2e-38),
     # Hopper's tensor cores keep some 14 bits of a sum of fp8 products (DeepSeek-V3, 3.3.2) and cut
@@ -93,7 +93,7 @@ def rows_of(given: Rows | Tolerance) -> Rows:
             raise InputError(f"tolerances: {key!r} is no dtype{did_you_mean(name, TORCH_NAMES)}")
         if not isinstance(row, Tolerance) and str(row) not in TOLERANCES:
             hint = did_you_mean(str(row), TOLERANCES)
-            raise InputError(f"tolerances: {row!r} is none of {', '.join(TOLERANCES)}{hint}")
+            raise InputError(f"tolerances: {row!r} is not one of {', '.join(TOLERANCES)}{hint}")
         rows[dtype] = row
     return rows
 

@@ -98,8 +98,8 @@ def trace(model: nn.Module, batch: Any, *, reference: nn.Module | None = None) -
 
     The models run in evaluation mode, without gradients, and are left as they were, but that an
     `Fp8Linear` which has seen nothing takes its scales from this batch. PyTorch's fused path of
-    transformer layers, which calls no inner module, and `torch.compile` are off meanwhile. Of a
-    tuple or mapping the first tensor of floats is measured.
+    transformer layers, which calls no inner module, and `torch.compile` are off meanwhile. If
+    a layer returns a tuple or mapping, its first tensor of floats is measured.
 
     Args:
         model: the model in low precision.

@@ -42,7 +42,7 @@ class Scaler:
     scale = amax * 2^margin / the format's largest number, where amax is by `method`:
     "ema" the exponential average, "max" the largest of the history, "last" that of the last
     update. A block has scale 1 until its first finite element that is not zero, from which its
-    average begins. An anomaly is told and counts like any other update, since a range that has
+    average begins. An anomaly is reported, and counts like any other update, since a range that has
     really changed must be followed.
 
     Attributes:
@@ -52,7 +52,7 @@ class Scaler:
         decay: weight of the past in the exponential average, 0 to below 1.
         history: number of updates kept, for "max" and for the recent mean.
         margin: powers of two of head room above amax.
-        anomaly: times the recent mean from which an amax is told.
+        anomaly: times the recent mean from which an amax is reported.
         updates: number of updates so far.
         nonfinite: NaN and infinities in all updates so far; they are in no scale.
     """
@@ -269,7 +269,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_same(value: Any, mine: Any) -> bool:
-    """Return whether a value of a state is an option of this scaler; a tensor is none."""
+    """Return whether a value of a state is an option of this scaler; a tensor never is."""
     if isinstance(mine, list):
         return (
             isinstance(value, list)

@@ -56,8 +56,8 @@ def accuracy(
     """Measure a kernel's errors against a reference, variants side by side.
 
     With --check it judges them by limits: exits with 0 where all hold, with 1 where one is
-    broken, with 3 where there is none to judge by, or one of a variant that is missing. Exits with
-    4 where there is no GPU, and Triton's interpreter is not asked for.
+    broken, with 3 where no limit applies, or one of a variant that is missing. Exits with 4
+    where there is no GPU, and Triton's interpreter is not asked for.
     """
     check_format(format_)
     if check is None and format_ == "markdown":

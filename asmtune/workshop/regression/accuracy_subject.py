@@ -194,7 +194,7 @@ def _launch(
         config = getattr(module, "DEFAULT", None) or loaded.space().default
         if config is None or not hasattr(module, "OUTPUTS"):
             raise ProblemError(f"kernel module {loaded.name} defines no DEFAULT, or no OUTPUTS")
-        # Keywords of a variant that are no arguments stand for values of the config.
+        # Keywords of a variant that are no arguments replace values of the config.
         without_autotuner(module.kernel)[problem.grid](**{**config.all_kwargs(), **arguments})
         return {name.removesuffix("_ptr"): arguments[name] for name in module.OUTPUTS}
 
@@ -205,7 +205,7 @@ def function_of(reference: str, module: ModuleType | None = None) -> tuple[Modul
     """Load the module and the function of `file.py:function`, or of a name in `module`.
 
     Raises:
-        ProblemError: there is none.
+        ProblemError: the module or the function is missing.
     """
     where, _, name = reference.rpartition(":")
     if module is None or where:

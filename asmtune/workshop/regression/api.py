@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BENCH_PROCESSES: Final = 8
 """If all 8 of one run are slower than the other's 8, chance explains it once in 12,870. So up to
-128 rows can be told apart at a level of 1% for all of them together."""
+128 rows can be distinguished at a level of 1% for all of them together."""
 
 MOST_PROCESSES: Final = 200
 MOST_THRESHOLD: Final = 10.0

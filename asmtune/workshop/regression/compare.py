@@ -7,8 +7,8 @@ A kernel is slower if both hold:
   nothing has changed calls any row slower with a probability of `level` at most.
 - Its median is beyond a threshold, a factor of the baseline's.
 
-The first alone would tell of every half percent by which one quarter of an hour differs from the
-next; the second alone, of every unlucky run.
+The first alone would report every half percent by which one quarter of an hour differs from the
+next; the second alone, every unlucky run.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def _judged(base: BenchRun, run: BenchRun, terms: Terms) -> list[CheckFinding]:
 
 def _verdicts(pairs: dict[str, _Pair], terms: Terms) -> dict[str, CheckFinding]:
     """Judge what both runs have, corrected for how many rows there are."""
-    # A row of too few processes could never be found: it is told, and tests nothing.
+    # A row of too few processes could never be found: it is reported, and tests nothing.
     able = [name for name, pair in pairs.items() if _able(pair, len(pairs), terms.level)]
     slower = chances([(pairs[n].new.medians_us, pairs[n].old.medians_us) for n in able])
     faster = chances([(pairs[n].old.medians_us, pairs[n].new.medians_us) for n in able])

@@ -111,7 +111,7 @@ class BenchRequest:
             return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
         config = queue.space.matching(lookup.record.winner, **problem.shape)
         if config is None:
-            reason = "the stored config is none of the space any more"
+            reason = "the stored config is not in the space any more"
             return Missed(subject, "unknown", f"{reason}: {advice}")
         remark = "" if lookup.outcome == "hit" else _stale_remark(lookup)
         return BenchRow(queue.reference, subject, config, lookup.layer, remark)

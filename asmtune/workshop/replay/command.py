@@ -77,7 +77,7 @@ def collect(
     from asmtune.workshop.replay.collect import Collector
 
     if not torch.cuda.is_available():
-        raise MeasureError("collect needs a CUDA GPU; there is none on this machine")
+        raise MeasureError("collect needs a CUDA GPU; this machine has none")
     device = torch.cuda.get_device_name()
     target = match_device(device)
     if target is None:

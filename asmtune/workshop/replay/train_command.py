@@ -98,7 +98,7 @@ def train(
 
 
 def _check_unlike(unlike: Sequence[Path], oracles: Sequence[Path], error: Path | None) -> None:
-    """Refuse `--unlike` without `--error`, of a path that is none of the files, or of them all."""
+    """Refuse `--unlike` without `--error`, with a path that is no given file, or with all."""
     if unlike and error is None:
         raise InputError("--unlike weighs kernels of the error: give --error FILE too")
     for path in unlike:

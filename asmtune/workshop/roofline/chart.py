@@ -109,7 +109,7 @@ class Chart:
     def share(self, point: Point) -> float:
         """Return a point's share of what DRAM and cores allow; above 1 where caches help.
 
-        Of a launch without FLOPs it is the share of DRAM's rate.
+        For a launch without FLOPs it is the share of DRAM's rate.
         """
         intensity, rates = point.work.intensity, self._rates
         if intensity is not None:

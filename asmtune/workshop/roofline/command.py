@@ -104,7 +104,7 @@ def roofline(
 
 @dataclass(frozen=True)
 class PlainFunctions:
-    """Options that stand for the module of a plain function, and whether modules' were given.
+    """Options that replace the module of a plain function, and whether modules' were given.
 
     Without a plain function, `values` are patterns for the index tensors of the modules.
     """

@@ -265,9 +265,9 @@ def test_a_refused_layout_is_a_note() -> None:
         ({"gradient": "x"}, "no option 'gradient'; did you mean gradients"),
         ({"varied": ("z",)}, r"has no tensor 'z'; it has x \(17, 33\) float32, y"),
         ({"gradients": ("z",)}, "has no tensor 'z'"),
-        ({"checks": ("shape",)}, "'shape' is none of .*; did you mean shapes"),
+        ({"checks": ("shape",)}, "'shape' is not one of .*; did you mean shapes"),
         ({"tolerances": {"fp23": "fp32"}}, "tolerances: 'fp23' is no dtype; did you mean fp32"),
-        ({"tolerances": {"fp32": "tf32 weight"}}, "is none of .*; did you mean tf32 weights"),
+        ({"tolerances": {"fp32": "tf32 weight"}}, "is not one of .*; did you mean tf32 weights"),
         ({"tolerances": "tf32 weights"}, "tolerances: 'tf32 weights' is no dtype"),
     ],
 )

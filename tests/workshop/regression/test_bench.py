@@ -148,7 +148,7 @@ def test_a_config_outside_the_space(commands: Commands) -> None:
         assert module.python is not None
         patch.setattr(module.python, "space", lambda: space)
         (row,) = asked.plan(bench_rows.Settings.from_environment()).missed
-    assert row.reason.startswith("the stored config is none of the space any more: asmtune tune")
+    assert row.reason.startswith("the stored config is not in the space any more: asmtune tune")
 
 
 @pytest.mark.parametrize(
