@@ -130,7 +130,7 @@ def test_holding_loses_nothing(search: Search) -> None:
     """Of recorded recurrences without a named default, the held tiles have the fastest config."""
     shares = []
     for file, names in RECORDED.items():
-        path = FAMILIES.parent / "results" / f"{file}.json.gz"
+        path = FAMILIES.parents[1] / "results" / f"{file}.json.gz"
         for task in json.loads(gzip.decompress(path.read_bytes()))["tasks"]:
             if task["kernel"] in names:
                 module = load_kernel_module(str(FAMILIES / f"{task['kernel']}.py"))

@@ -217,7 +217,7 @@ def test_stop_ends_one_purpose_alone() -> None:
     """Workers that are apart share all but `stop`: what the others do goes on to its end."""
     with joblib.parallel_config(backend="threading"):
         compiling = Workers(1)
-    sketching = compiling.fork()
+    sketching = compiling.apart()
 
     def done(stopped: Workers) -> list[int]:
         results = sketching.unordered(same, iter(range(20)))

@@ -55,7 +55,7 @@ class _Waiting:
         def load_and_patch(module: "ModuleType") -> None:
             del loader.exec_module  # type: ignore[attr-defined]
             load(module)
-            if hasattr(module, "autotune"):  # it is no other package of that name
+            if hasattr(module, "JITFunction"):  # no other package of that name
                 self._loaded().patch()
 
         # Python leaves frames of this name out of the traceback where Triton cannot be imported.
