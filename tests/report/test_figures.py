@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from asmtune.report.figures import DARK, GROUND, look, saved
 from asmtune.workshop.roofline import figure as roofline_figure
@@ -21,6 +20,8 @@ from benchmarks.harness import RESULTS
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
+
+Image = pytest.importorskip("PIL.Image", reason="no matplotlib: pip install '.[figures]'")
 
 MOST_BYTES = 200_000
 

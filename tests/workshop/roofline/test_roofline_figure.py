@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from asmtune.base.errors import MissingPackageError
 from asmtune.predict.roofs import WorkCounts
@@ -21,6 +20,8 @@ from asmtune.workshop.roofline.document import labels
 from asmtune.workshop.roofline.figure import draw, drawn, place_of, plotted, points_of
 from tests.charts import chart, entry, mixed, product
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
+
+Image = pytest.importorskip("PIL.Image", reason="no matplotlib: pip install '.[figures]'")
 
 pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
 
