@@ -14,9 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from asmtune.base.errors import AsmtuneError
-from asmtune.base.settings import Settings
-from asmtune.compile.sandbox import JobCancelledError, borrow_sandbox
-from asmtune.core.records.artifacts import Failure
+from asmtune.compile.sandbox import JobCancelledError
 from asmtune.triton_api.user_state import carried
 
 T = TypeVar("T")
@@ -76,17 +74,6 @@ class Workers:
         finally:
             stop.set()
             self._stops.discard(stop)
-
-    def call(self, function: Callable[[T], R], argument: T) -> R | None:
-        """Call a function once in a child process of this machine, and wait.
-
-        Returns None if the child died, or if no worker runs on this machine.
-        """
-        if not self.is_local:
-            return None
-        with borrow_sandbox(Settings.from_environment().compile_memory_bytes) as sandbox:
-            result = sandbox.call(_called, function, argument)
-        return None if isinstance(result, Failure) else cast("R", result)
 
     def apart(self) -> Workers:
         """Return the same workers for another purpose: `stop` of one leaves the other's alone."""
@@ -259,10 +246,6 @@ class _Drawn(Iterator[T]):
                 break
             return cast("T", task)
         raise StopIteration
-
-
-def _called(_: object, function: Callable[[T], R], argument: T) -> R:
-    return function(argument)
 
 
 def _joblib_backend() -> tuple[Any, int | None]:

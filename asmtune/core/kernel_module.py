@@ -41,7 +41,6 @@ from asmtune.core.user_modules import (
     find_module,
     import_dotted,
     import_file,
-    module_file,
     user_code,
 )
 from asmtune.triton_api.jit_functions import (
@@ -57,24 +56,6 @@ def kernel_names() -> tuple[str, ...]:
     package = importlib.import_module("asmtune.kernels")
     names = (m.name for m in pkgutil.iter_modules(package.__path__))
     return tuple(sorted(name for name in names if not name.startswith("_")))
-
-
-def kernel_file(reference: str) -> Path:
-    """Find the file of the kernel module that a reference names, without importing it.
-
-    Raises:
-        ProblemError: there is no such module or file.
-    """
-    path = Path(reference)
-    if path.suffix != ".py" and "/" not in reference:
-        name = f"asmtune.kernels.{reference}" if reference in kernel_names() else reference
-        file = module_file(name)
-        if file is None:
-            raise ProblemError(f"unknown kernel {reference!r}: no module of this name")
-        path = file
-    if not path.is_file():
-        raise ProblemError(f"kernel file {path}: no such file")
-    return path
 
 
 def import_module(reference: str) -> ModuleType:

@@ -126,16 +126,6 @@ def find_module(reference: str) -> tuple[str, ...] | None:
     return (here,) if PathFinder.find_spec(root, [here]) is not None else None
 
 
-def module_file(reference: str) -> Path | None:
-    """Return the file of a dotted module, and import the packages that it lies in, not itself."""
-    paths = find_module(reference)
-    if paths is None:
-        return None
-    with _on_path(_Home(list(paths))):
-        spec = importlib.util.find_spec(reference)
-    return None if spec is None or spec.origin is None else Path(spec.origin)
-
-
 def import_dotted(reference: str) -> ModuleType:
     """Import a module by the dotted name that `find_module` has found.
 

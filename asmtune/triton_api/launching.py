@@ -117,18 +117,6 @@ def build_launcher(kernel: Any) -> None:
     driver.active.launcher_cls(kernel.src, kernel.metadata)
 
 
-def build_driver_module() -> None:
-    """Have Triton's cache hold the C part of its driver for NVIDIA GPUs.
-
-    Raises:
-        RuntimeError, OSError, ImportError, CalledProcessError: it cannot be built.
-        AssertionError: libcuda is not found.
-    """
-    from triton.backends.nvidia.driver import CudaUtils
-
-    CudaUtils()
-
-
 def build_c_module(source: str, name: str) -> Any:
     """Build a module of C by Triton's own means, and import it; Triton's cache keeps it.
 

@@ -308,17 +308,6 @@ def test_children_read_in_parallel(
     assert len(set(descendants(CHILD)) - before) == 2
 
 
-@pytest.mark.slow(seconds=3)
-def test_a_call_that_kills_its_child_costs_no_other() -> None:
-    """The call gives None; later calls run; what one raises is raised here."""
-    workers = Workers(2)
-    assert workers.call(abs, -1) == 1
-    assert workers.call(os._exit, 1) is None
-    assert workers.call(abs, -2) == 2
-    with pytest.raises(ValueError, match="invalid literal"):
-        workers.call(int, "x")
-
-
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_an_error_at_any_place(place: int, target: Target, patient: Settings) -> None:
     """A config that does not fit the kernel fails alone, wherever among the others it comes."""

@@ -73,13 +73,11 @@ def test_a_c_module_is_built() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No machine is active, none is asked for, and the driver's module cannot be loaded."""
+    """No machine is active, and none is asked for."""
     monkeypatch.setattr(driver, "_active", None)
     assert launching.machine_in_use() is None
     assert launching.active_machine() is None
     assert launching.current_stream().device() == -1
-    with pytest.raises((RuntimeError, AssertionError, OSError, ImportError)):
-        launching.build_driver_module()
 
 
 def test_the_machine_of_the_active_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode as Own
 
 from asmtune.triton_api import compiled_graphs, tensors, user_state
-from tests.triton_api.tiny_kernels import autotuned
 
 
 class Counting(tensors.TorchDispatchMode):
@@ -141,13 +140,6 @@ def test_the_users_modes_are_left_and_entered() -> None:
     assert look()[1]
 
 
-def test_tensors_that_a_kernel_writes() -> None:
-    """PyTorch's reading of the IR names the one argument that the kernel stores to."""
-    given = {"x_ptr": torch.zeros(4)}
-    constants = [{"n": 4, "BLOCK": 16}, {"n": 4, "BLOCK": 32}]
-    assert compiled_graphs.written_tensors(autotuned, given, {}, constants) == {"x_ptr"}
-
-
 def test_no_mode_sees_operations() -> None:
     """Within the context a mode hears of nothing."""
     with Counting() as heard, compiled_graphs.no_dispatch():
@@ -157,10 +149,9 @@ def test_no_mode_sees_operations() -> None:
 
 
 def test_sizes_that_are_traced() -> None:
-    """A plain number is its own hint, and fixed; nothing is exported here."""
+    """A plain number is its own hint, and fixed."""
     hint, is_fixed = compiled_graphs.size_functions()
     assert (hint(7, 9), is_fixed(7)) == (7, True)
-    assert not compiled_graphs.is_exporting()
     assert compiled_graphs.carried_options() <= {"num_ctas", "maxnreg"}
 
 
@@ -178,36 +169,3 @@ def test_a_function_is_called_while_dynamo_traces() -> None:
     program = torch.compile(lambda x: x + number(), backend="eager", fullgraph=True)
     assert [program(torch.zeros(1)).item() for _ in range(2)] == [5.0, 5.0]
     assert len(called) == 1
-
-
-@pytest.mark.slow
-def test_traced_launches_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch asks of each launch that it traces; one that is not ours goes its own way."""
-    from torch._higher_order_ops import triton_kernel_wrap
-
-    asked: list[Any] = []
-
-    class Taker:
-        def owns(self, kernel: Any) -> bool:
-            asked.append(kernel)
-            return False
-
-        def operator(self) -> Any:
-            raise AssertionError
-
-        def operands(self, *_: Any) -> None:
-            raise AssertionError
-
-    for kind in triton_kernel_wrap.TritonHOPifier.__subclasses__():
-        call = getattr(kind.call_HOP, "__wrapped__", kind.call_HOP)
-        monkeypatch.setattr(kind, "call_HOP", call)
-    assert compiled_graphs.take_launches(Taker())
-
-    @torch.library.triton_op("asmtune_contract::clear", mutates_args={"x"})
-    def clear(x: torch.Tensor) -> None:
-        torch.library.wrap_triton(autotuned)[(1,)](x, n=4)
-
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    make_fx(lambda x: clear(x), tracing_mode="fake")(torch.zeros(4))
-    assert [type(kernel) for kernel in asked] == [type(autotuned)]

@@ -159,16 +159,6 @@ class CostRow:
     flops: float | None = None
     error: float | None = None
 
-    @property
-    def gops(self) -> float | None:
-        """Compute billions of operations a second."""
-        return self.flops / self.time_us / 1e3 if self.flops else None
-
-    @property
-    def gops_per_w(self) -> float | None:
-        """Compute billions of operations a second and watt; None where no energy was read."""
-        return self.flops / self.energy_mj / 1e6 if self.flops and self.energy_mj else None
-
 
 @dataclass(frozen=True)
 class Header:
@@ -312,12 +302,6 @@ def run_id(header: Header) -> str:
     when = datetime.fromisoformat(header.date).strftime("%Y%m%d-%H%M%S")
     name = re.sub(r"\W+", "_", header.kernel.rpartition(".")[2], flags=re.ASCII)[:_NAME_LENGTH]
     return f"{when}-{name or 'kernel'}-{_key_digits(header.key)}"
-
-
-def runs_of(folder: Path, key: TuneKey) -> list[Path]:
-    """List files of a key's runs, oldest first; found by name, so others may be among them."""
-    ending = re.compile(rf"-{_key_digits(key)}(-\d+)?$", re.ASCII)
-    return [path for path in run_files(folder) if ending.search(path.stem)]
 
 
 def _key_digits(key: TuneKey) -> str:
