@@ -62,6 +62,11 @@ def test_errors_about_input_and_interrupts_pass(error: BaseException) -> None:
         ("cubin", INTERNAL("ptxas error   : Entry 'f' uses too much shared data"), "shared_memory"),
         ("launch", RESOURCES("out of resource: shared memory, Required: 300000"), "shared_memory"),
         ("llir", MemoryError("std::bad_alloc"), "memory"),
+        (
+            "llir",
+            SystemError("<built-in function compile> returned NULL without setting an exception"),
+            "memory",
+        ),
         ("cubin", INTERNAL("`ptxas` failed with error code 139"), "ptxas"),
         ("cubin", INTERNAL("`ptxas` failed with error code -9"), "crash"),
         ("lower", RuntimeError("PassManager::run failed"), "kernel"),

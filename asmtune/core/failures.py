@@ -17,11 +17,17 @@ _QUOTE_LIMIT: Final = 100
 _DEFINED: Final = re.compile(r"^def (\w+)", re.MULTILINE)
 _KIND_OF_STAGE: Final = {"options": "options", "lower": "kernel", "ttir": "kernel"}
 
+# Python's own `compile` returns NULL where it has no memory to make an exception of it.
+_SHORT_MEMORY: Final = re.compile(
+    "MemoryError|bad_alloc|out of memory|allocate memory|function compile> returned NULL",
+    re.IGNORECASE,
+)
+
 # Kinds of failure by patterns in an error's message, most specific first.
 _KINDS: Final = (
     ("registers", re.compile(r"Insufficient registers|C7602")),
     ("shared_memory", re.compile(r"shared (data|memory)", re.IGNORECASE)),
-    ("memory", re.compile(r"MemoryError|bad_alloc|out of memory|allocate memory", re.IGNORECASE)),
+    ("memory", _SHORT_MEMORY),
     ("disk", re.compile(r"No space left|No usable temporary|quota exceeded", re.IGNORECASE)),
     ("timeout", re.compile(r"took too long")),
     # A signal ended ptxas, as the kernel's out-of-memory killer does.
@@ -81,7 +87,7 @@ def _failure(stage: str, error: Exception) -> Failure:
 
 def wants_memory(text: str) -> bool:
     """Return whether an error's message says that memory is short."""
-    return dict(_KINDS)["memory"].search(text) is not None
+    return _SHORT_MEMORY.search(text) is not None
 
 
 def _is_source_error(error: BaseException) -> bool:
