@@ -7,7 +7,6 @@ import gc
 import hashlib
 import os
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,21 +109,6 @@ def kept_folder() -> Path:
     (folder / "artifacts").mkdir(mode=0o700, parents=True, exist_ok=True)
     os.utime(folder)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def ordinary_modes() -> Iterator[None]:
-    """Begin each test with autograd as PyTorch's default has it.
-
-    In some orders of tests inference mode is on in a process from tests/docs on; who leaves it on
-    is not known yet.
-    """
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.is_inference_mode_enabled():
-        yield
-        return
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
 
 
 @pytest.fixture

@@ -177,7 +177,10 @@ class _UserState:
         """Return the state that is aside for another thread, which begins outside of it."""
         state = _UserState(self._torch)
         state._gradients = self._gradients
-        state._aside = [state._open if part == self._close else part for part in self._aside]
+        # A state that is itself aside for a thread, which starts another, has its `_open` there. The
+        # guard would be this one's, opened in that thread, and end in whichever thread frees it.
+        own = self._open, self._close
+        state._aside = [state._open if part in own else part for part in self._aside]
         return state
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -138,6 +140,40 @@ def test_the_users_modes_are_left_and_entered() -> None:
         torch.use_deterministic_algorithms(False)
     assert seen == [True]
     assert look()[1]
+
+
+def test_threads_of_threads_have_the_users_modes() -> None:
+    """A thread of a thread enters and leaves the user's state by itself, and frees none of it."""
+    seen: list[tuple[bool, bool, bool]] = []
+
+    def look() -> None:
+        before = torch.is_inference_mode_enabled()
+        with user_state.inside():
+            within = torch.is_inference_mode_enabled()
+        seen.append((before, within, torch.is_inference_mode_enabled()))
+
+    def started(work: Callable[[], None]) -> None:
+        begin = user_state.carried()
+
+        def run() -> None:
+            begin()
+            work()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+
+    def nested() -> None:
+        started(look)
+        look()
+
+    with torch.inference_mode(), user_state.outside():
+        started(nested)
+        look()
+    gc.collect()
+    assert seen == [(False, True, False)] * 3
+    assert not torch.is_inference_mode_enabled()
+    assert (torch.ones(1, requires_grad=True) * 2).requires_grad
 
 
 def test_no_mode_sees_operations() -> None:
