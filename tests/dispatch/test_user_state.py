@@ -143,6 +143,8 @@ def test_nothing_of_the_tuner_reaches_a_mode(
 ) -> None:
     """No operation and no function of PyTorch that the tuner calls reaches the user's modes."""
     monkeypatch.setattr("asmtune.tuning.tuner.device_name", lambda _: DEVICE)
+    queue = background.BackgroundQueue()
+    monkeypatch.setattr(background, "queue_of", lambda _: queue)
     x, out = vectors()
     launch = path(x, out)
     with Operations() as operations, Functions() as functions:
@@ -153,7 +155,7 @@ def test_nothing_of_the_tuner_reaches_a_mode(
     assert {function.__name__ for function in functions.seen} <= read
     assert len(functions.seen) <= 6
     if path is later:
-        background.queue_of(DEVICE).stop()
+        queue.stop()
     elif path is not by_function:
         assert out.equal(x)
         assert gpu.tuned == (0 if path is predicted else 1)
