@@ -177,8 +177,8 @@ class _UserState:
         """Return the state that is aside for another thread, which begins outside of it."""
         state = _UserState(self._torch)
         state._gradients = self._gradients
-        # A state that is itself aside for a thread, which starts another, has its `_open` there. The
-        # guard would be this one's, opened in that thread, and end in whichever thread frees it.
+        # A thread's own state, where that thread starts another, has its `_open` there: the other
+        # would open this state's guard, which then ends in whichever thread frees it.
         own = self._open, self._close
         state._aside = [state._open if part in own else part for part in self._aside]
         return state
