@@ -12,11 +12,11 @@ from asmtune.base.errors import ProblemError
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import (
     KernelModule,
-    configs_of,
     from_python_module,
     kernel_names,
     load_function,
     load_kernel_module,
+    space_of,
 )
 from asmtune.triton_api.jit_functions import jit_function
 
@@ -228,11 +228,10 @@ def test_names_that_are_no_function(tmp_path: Path, name: str, message: str) -> 
     assert message in str(caught.value)
 
 
-def test_configs_of_an_autotuned_kernel(tmp_path: Path) -> None:
+def test_the_space_of_a_decorated_kernel(tmp_path: Path) -> None:
     """The configs of `@triton.autotune` are found under other decorators; none without it."""
     path = write(tmp_path, TUNED)
-    assert configs_of(load_function(f"{path}:tuned")) == [
-        Config({"BLOCK": 64}, num_warps=8),
-        Config({"BLOCK": 128}),
-    ]
-    assert configs_of(load_function(f"{path}:kernel")) is None
+    space = space_of(load_function(f"{path}:tuned"))
+    assert space is not None
+    assert space.listed == (Config({"BLOCK": 64}, num_warps=8), Config({"BLOCK": 128}))
+    assert space_of(load_function(f"{path}:kernel")) is None

@@ -160,11 +160,26 @@ def test_from_configs_takes_constraints_on_any_option() -> None:
     assert flat(single, N=3) == [{"B": 2, "num_warps": 4, "num_stages": 3}]
 
 
-def test_from_configs_refuses_replace_and_strange_defaults() -> None:
-    """A list has no axes to replace, needs a member, and its default is one of them."""
-    space = Space.from_configs([Config({"B": 1})])
-    with pytest.raises(SpaceError, match="list of configs has no axes to replace"):
-        space.replace(B=[2])
+def test_replace_varies_each_config_of_a_list() -> None:
+    """Each config gets each value and keeps its others and its hook; equal ones are one."""
+
+    def hook(_: object) -> None:
+        pass
+
+    space = Space.from_configs(
+        [Config({"B": 1}, num_warps=2, pre_hook=hook), Config({"B": 2}, num_warps=8)]
+    )
+    varied = space.replace(B=[2, 3], num_stages=[4]).listed
+    assert [(c.kwargs["B"], c.num_warps, c.num_stages) for c in varied] == [
+        (2, 2, 4), (3, 2, 4), (2, 8, 4), (3, 8, 4),
+    ]  # fmt: skip
+    assert varied[0].pre_hook is hook
+    with pytest.raises(SpaceError, match="unknown axis 'C'"):
+        space.replace(C=[2])
+
+
+def test_from_configs_refuses_strange_lists_and_defaults() -> None:
+    """A list needs a member, and its default is one of them."""
     with pytest.raises(SpaceError, match="the list given is empty"):
         Space.from_configs([])
     with pytest.raises(SpaceError, match="'B=1' is not a config"):

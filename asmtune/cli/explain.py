@@ -11,16 +11,17 @@ from rich.text import Text
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import Json, write_result
-from asmtune.cli.prune_report import (
+from asmtune.cli.kernel_arguments import (
     Arguments,
     Axes,
     Dtype,
     Grid,
     KernelArguments,
-    ScorerName,
+    Only,
     Shape,
 )
+from asmtune.cli.output import Json, write_result
+from asmtune.cli.prune_report import ScorerName
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
@@ -57,6 +58,7 @@ def explain(
     axis: Axes = [],  # noqa: B006 - typer copies it
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
+    only: Only = None,
     scorer: ScorerName = "roofline",
     alone: Annotated[bool, typer.Option(help="Do not rank it among the space's configs.")] = False,
     against: Annotated[
@@ -81,13 +83,13 @@ def explain(
         raise InputError(f"{kernel!r} is a run: `asmtune runs show {kernel}` shows it")
     language = _language(code, machine)
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
-    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-    loaded = arguments.load()
+    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only)
+    loaded = arguments.one(machine)
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
     request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
     result = explained(request, default, scorer, language)
-    notes = (*request.notes(result), *arguments.assumptions(loaded.problem))
+    notes = (*request.notes(result), *loaded.notes)
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if json_:
         write_result(explained_json(result, code=code is not None))

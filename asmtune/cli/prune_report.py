@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group
 
 from asmtune.base.errors import CompileError, InputError
 from asmtune.cli.cache import find_record
+from asmtune.cli.kernel_arguments import (
+    Arguments,
+    Axes,
+    Dtype,
+    Grid,
+    KernelArguments,
+    Only,
+    Shape,
+)
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.inputs.plain_functions import assumptions_of, plain_function, with_patterns
-from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
-from asmtune.core.kernel_module import kernel_names, load_kernel_module
-from asmtune.core.problem import Problem
+from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import read_reports, report_csv, report_json
@@ -28,7 +35,7 @@ from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
-from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
+from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
 from asmtune.runtime.offline.pruning import prune_report as run_prune_report
 
@@ -36,23 +43,11 @@ Subject = Annotated[
     str,
     typer.Argument(
         metavar="KERNEL|REPORT",
-        help="A kernel's name, a file, or file.py:function; or a report saved as .json.",
+        help="A kernel's name, a file, or file.py:function, a kernel or what launches some; or a "
+        "report saved as .json.",
     ),
 ]
-Shape = Annotated[str | None, typer.Option(help="Sizes: M=4096,N=4096,K=4096.")]
-Dtype = Annotated[str | None, typer.Option(help="One of the kernel's dtypes; default its first.")]
 Targets = Annotated[list[str], typer.Option(help="A device's name or a JSON file; repeatable.")]
-Axes = Annotated[list[str], typer.Option(help="NAME=V1,V2: replaces an axis of the space.")]
-Arguments = Annotated[
-    list[str],
-    typer.Option(
-        help="NAME=VALUE, for a plain function; fp16[M,K] gives a pointer, and for any kernel "
-        "ragged(64, 2048) or another pattern the values of an index tensor."
-    ),
-]
-Grid = Annotated[
-    str | None, typer.Option(help='Programs of a plain function: "cdiv(n, BLOCK), batch".')
-]
 ScorerName = Annotated[str, typer.Option(help="What ranks: learned, roofline, weights or chance.")]
 KeepOption = Annotated[
     str | None,
@@ -92,52 +87,6 @@ StoredOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class KernelArguments:
-    """A kernel as the command line names it.
-
-    Attributes:
-        kernel: a shipped kernel's name, a file, or `file.py:function`.
-        shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
-        axes: "NAME=v1,v2" each; they replace the space's own.
-        values: "name=value" each, of a plain function; "name=pattern" of index tensors.
-        grid: "cdiv(n, BLOCK)", of a plain function.
-    """
-
-    kernel: str
-    shape: str | None = None
-    dtype: str | None = None
-    axes: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
-    grid: str | None = None
-
-    def load(self) -> LoadedKernel:
-        """Make the problem, on meta tensors, and its space, with the module that they come from.
-
-        Raises:
-            InputError: an argument is malformed or does not fit the kernel.
-        """
-        axes = unique("--axis", map(parse_axis, self.axes))
-        Space(axes)  # refuses malformed values before the kernel's file is imported
-        if ":" in self.kernel:
-            if self.shape is not None or self.dtype is not None:
-                raise InputError(
-                    "--shape and --dtype are for kernel modules; give a function --arg"
-                )
-            return LoadedKernel(*plain_function(self.kernel, self.values, self.grid, axes))
-        if self.grid is not None:
-            raise InputError("--grid is for a plain function, named as file.py:function")
-        check_inputs((), self.dtype)
-        shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
-        module = load_kernel_module(self.kernel)
-        loaded = load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
-        return replace(loaded, problem=with_patterns(loaded.problem, self.values))
-
-    def assumptions(self, problem: Problem) -> tuple[str, ...]:
-        """List what a report of a plain function assumes, a sentence each."""
-        return assumptions_of(problem) if ":" in self.kernel else ()
-
-
 class ReportFormat(StrEnum):
     """Forms of a report."""
 
@@ -159,6 +108,7 @@ def prune_report(
     axis: Axes = [],  # noqa: B006
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
+    only: Only = None,
     keep: KeepOption = None,
     compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
@@ -190,35 +140,80 @@ def prune_report(
         names = ", ".join(kernel_names())
         raise InputError(f"Missing argument 'KERNEL': a file, file.py:function, or one of {names}")
     check_destinations([("--output", output)] if output else [])
-    is_page, failed = format is ReportFormat.HTML, False
     if kernel.endswith(".json"):
-        allowed = ("kernel", "format", "output", "timings", "check")
-        _refuse_options(context, allowed, kernel)
+        _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
         reports = read_reports(Path(kernel))
-        reports = with_timings(reports, measured_times(timings, reports, ()))
-        result = report_html(reports) if is_page else _render(reports, format)
+        made = Made([with_timings(reports, measured_times(timings, reports, ()))])
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
-        arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid)
-        loaded = arguments.load()
-        measured = measured_times(timings, loaded, target)
+        arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only)
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
         choices |= {"caps": caps, "search_held_tiles": tiles}
-        config, notes = _stored(stored, loaded) if stored is not None else (None, ())
-        made = make_reports(loaded, target, {**choices, "stored": config})
-        notes = (*notes, *arguments.assumptions(loaded.problem))
-        reports = [replace(one, notes=(*one.notes, *notes)) for one in made.values()]
-        reports = with_timings(reports, measured)
-        page = page_of(reports, loaded.problem, [*made]) if is_page else None
-        result = _render(reports, format) if page is None else page
-        failed = len(made) < len(target)
-    write_result(result, output)
-    problems = [finding for report in reports for finding in findings(report)] if check else []
+        made = _made(_grouped(arguments, target), choices, timings, stored)
+    write_result(_rendered(made, format), output)
+    listed = [report for reports in made.reports for report in reports]
+    problems = [finding for report in listed for finding in findings(report)] if check else []
     for finding in problems:
         print_line(f"asmtune: {finding}", err=True)
-    if problems or failed:
+    if problems or made.failed:
         raise typer.Exit(1)
+
+
+@dataclass
+class Made:
+    """Reports that a command has made, or read.
+
+    Attributes:
+        reports: those of a launch, one a target, for each launch.
+        problems: the launches, by target; empty for reports that were read.
+        failed: whether a target has none.
+    """
+
+    reports: list[list[PruneReport]] = field(default_factory=list)
+    problems: list[dict[str, LoadedKernel]] = field(default_factory=list)
+    failed: bool = False
+
+
+def _grouped(arguments: KernelArguments, targets: Sequence[str]) -> list[dict[str, LoadedKernel]]:
+    """Load a kernel for each target; return each of its launches by target."""
+    groups: dict[tuple[str, int], dict[str, LoadedKernel]] = {}
+    for name in targets:
+        count: Counter[str] = Counter()
+        for loaded in arguments.load(load_target(name)):
+            kernel = loaded.problem.name
+            groups.setdefault((kernel, count[kernel]), {})[name] = loaded
+            count[kernel] += 1
+    return [*groups.values()]
+
+
+def _made(
+    groups: list[dict[str, LoadedKernel]],
+    choices: Mapping[str, Any],
+    timings: str | None,
+    stored: str | None,
+) -> Made:
+    """Make the reports of each launch.
+
+    Raises:
+        InputError: timings or a record were named, and there are several launches.
+    """
+    if len(groups) > 1 and (timings or stored):
+        names = ", ".join(next(iter(group.values())).problem.name for group in groups)
+        raise InputError(f"--timings and --stored are for one launch; name a --kernel of {names}")
+    made = Made(problems=groups)
+    for group in groups:
+        loaded = next(iter(group.values()))
+        measured = measured_times(timings, loaded, [*group])
+        config, stored_notes = _stored(stored, loaded) if stored is not None else (None, ())
+        reports = make_reports(group, {**choices, "stored": config})
+        noted = [
+            replace(report, notes=(*report.notes, *stored_notes, *group[name].notes))
+            for name, report in reports.items()
+        ]
+        made.reports.append(with_timings(noted, measured))
+        made.failed |= len(reports) < len(group)
+    return made
 
 
 def _refuse_options(context: typer.Context, allowed: Sequence[str], report: str) -> None:
@@ -240,9 +235,9 @@ def _check_targets(targets: Sequence[str]) -> None:
 
 
 def make_reports(
-    loaded: LoadedKernel, targets: Sequence[str], choices: Mapping[str, Any]
+    group: Mapping[str, LoadedKernel], choices: Mapping[str, Any]
 ) -> dict[str, PruneReport]:
-    """Make a report for each target, with progress on stderr; say there which have none.
+    """Make a report of a launch for each target; say on stderr which have none.
 
     Raises:
         CompileError: no config can run on any of them.
@@ -250,7 +245,7 @@ def make_reports(
     made: dict[str, PruneReport] = {}
     failed: list[CompileError] = []
     with ProgressBar() as progress:
-        for name in targets:
+        for name, loaded in group.items():
             try:
                 made[name] = run_prune_report(
                     loaded.problem, loaded.space, target=name, progress=progress, **choices
@@ -301,7 +296,23 @@ def findings(report: PruneReport) -> Iterable[str]:
             yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 
 
-def _render(reports: Sequence[PruneReport], form: ReportFormat) -> object:
+def _rendered(made: Made, form: ReportFormat) -> object:
+    """Render the reports of all launches.
+
+    Raises:
+        InputError: a page is asked for, and there are several launches.
+    """
+    every = [report for reports in made.reports for report in reports]
     if form is ReportFormat.JSON:
-        return report_json(reports)
-    return report_csv(reports).rstrip("\n") if form is ReportFormat.CSV else prune_table(reports)
+        return report_json(every)
+    if form is ReportFormat.CSV:
+        return report_csv(every).rstrip("\n")
+    if form is ReportFormat.TABLE:
+        return Group(*map(prune_table, made.reports))
+    if len(made.reports) > 1:
+        names = ", ".join(dict.fromkeys(report.kernel for report in every))
+        raise InputError(f"--format html is of one launch; name a --kernel of {names}")
+    if not made.problems:
+        return report_html(every)
+    first = next(iter(made.problems[0].values()))
+    return page_of(every, first.problem, [report.target for report in every])

@@ -13,8 +13,9 @@ import typer
 from rich.console import Group
 
 from asmtune.base.errors import InputError
+from asmtune.cli.kernel_arguments import Dtype
 from asmtune.cli.output import check_destinations, print_line, write_result
-from asmtune.cli.prune_report import Dtype, Tiles
+from asmtune.cli.prune_report import Tiles
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module

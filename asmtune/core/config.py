@@ -227,6 +227,12 @@ class Config:
         config.alternative = name
         return config
 
+    def with_values(self, values: Mapping[str, Any]) -> Config:
+        """Return the config, its hook included, with other constexprs or options."""
+        options = {name: value for name, value in values.items() if name in OPTION_DEFAULTS}
+        kwargs = {n: value for n, value in values.items() if n not in options}
+        return Config(**{**vars(self), "kwargs": {**self.kwargs, **kwargs}, **options})
+
     def with_cap(self, maxnreg: int | None) -> Config:
         """Return the config, its hook included, with another `maxnreg`, to be launched."""
         return Config(**{**vars(self), "maxnreg": maxnreg})

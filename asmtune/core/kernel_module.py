@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import operator
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +31,7 @@ from typing import Any, Final
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.text import did_you_mean, shortened
-from asmtune.core.config import Config
+from asmtune.core.assumed_import import left_out
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.failures import required
 from asmtune.core.index_values import is_index, values_of
@@ -187,6 +188,27 @@ def load_kernel_module(reference: str) -> KernelModule:
     return from_python_module(import_module(reference))
 
 
+def load_named(reference: str) -> Any:
+    """Load what `file.py:name`, `file.py:Class.name` or `package.module:name` names.
+
+    Raises:
+        ProblemError: there is no such file or name.
+    """
+    where, _, name = reference.rpartition(":")
+    module = import_module(where)
+    try:
+        value = operator.attrgetter(name)(module)
+    except AttributeError:
+        value = None
+    if value is None:
+        names = kernels_in(module)
+        listed = f"; its Triton functions are {', '.join(names)}" if names else ""
+        missed = left_out(module)
+        listed += f"; {missed}" if missed else ""
+        raise ProblemError(f"{where} defines no {name!r}{did_you_mean(name, vars(module))}{listed}")
+    return value
+
+
 def load_function(reference: str) -> Any:
     """Load the Triton function that `file.py:name` or `package.module:name` names.
 
@@ -195,16 +217,11 @@ def load_function(reference: str) -> Any:
     Raises:
         ProblemError: there is no such file or name, or it is not a function.
     """
-    where, _, name = reference.rpartition(":")
-    module = import_module(where)
-    function = getattr(module, name, None)
-    if function is None:
-        names = kernels_in(module)
-        listed = f"; its Triton functions are {', '.join(names)}" if names else ""
-        raise ProblemError(f"{where} defines no {name!r}{did_you_mean(name, vars(module))}{listed}")
+    function = load_named(reference)
     if inspect.isfunction(function):
         import triton
 
+        where, _, name = reference.rpartition(":")
         function = required(f"{where}: triton.jit of {name}", lambda: triton.jit(function))
     jit_function(function)
     return function
@@ -308,11 +325,14 @@ def _with_index_values(make: Callable[[], Problem]) -> Problem:
     return replace(problem, index_values={**values, **problem.index_values}) if values else problem
 
 
-def configs_of(kernel: Any) -> Sequence[Config] | None:
-    """Return the configs of a kernel with `@triton.autotune`; None without it."""
+def space_of(kernel: Any) -> Space | None:
+    """Return the space of a kernel under `@asm_autotune` or `@triton.autotune`; None without."""
     layer = kernel
     while layer is not None and not is_jit_function(layer):
+        own = getattr(layer, "space", None)
+        if isinstance(own, Space):
+            return own
         if configs := getattr(layer, "configs", None):
-            return [Config.of(config) for config in configs]
+            return Space.from_configs(configs)
         layer = getattr(layer, "fn", None)
     return None

@@ -52,7 +52,7 @@ class MetaValues(TorchFunctionMode):
         del types
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        outputs = [one for one in _tensors(result) if one.is_meta]
+        outputs = [one for one in tensors_in(result) if one.is_meta]
         if func is torch.Tensor.__setitem__:  # changes a tensor and returns nothing
             outputs = [one for one in args[:1] if one.is_meta]
         if outputs:
@@ -80,7 +80,7 @@ class MetaValues(TorchFunctionMode):
         self, func: Any, args: Any, kwargs: dict[str, Any], outputs: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Return what a function gives on the CPU; nothing if that is not known."""
-        inputs = _tensors((args, kwargs))
+        inputs = tensors_in((args, kwargs))
         name = getattr(func, "__name__", "")
         if any(one.numel() > MOST for one in (*inputs, *outputs)):
             return []
@@ -101,7 +101,7 @@ class MetaValues(TorchFunctionMode):
             return [own_args[0]]
         # `.to("meta")` of a tensor on the CPU is a copy, and `.to("cpu")` is not.
         own = [one for one in inputs if not one.is_meta]
-        return [v.clone() if any(v is one for one in own) else v for v in _tensors(result)]
+        return [v.clone() if any(v is one for one in own) else v for v in tensors_in(result)]
 
     def _on_cpu(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -114,11 +114,11 @@ class MetaValues(TorchFunctionMode):
         return torch.device("cpu") if is_device else value
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
+def tensors_in(value: Any) -> list[torch.Tensor]:
     """List the tensors in nested tuples, lists and mappings."""
     if isinstance(value, torch.Tensor):
         return [value]
     items = value.values() if isinstance(value, dict) else value
     if not isinstance(value, tuple | list | dict):
         return []
-    return [one for item in items for one in _tensors(item)]
+    return [one for item in items for one in tensors_in(item)]

@@ -28,6 +28,7 @@ from asmtune.base.errors import ProblemError
 from asmtune.base.fingerprint import digest
 from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
+from asmtune.core import assumed_import
 
 FILE_PREFIX: Final = "asmtune_kernel_"
 _MESSAGE_LIMIT: Final = 400
@@ -63,7 +64,7 @@ def import_file(path: Path) -> ModuleType:
     _check_file(path)
     real = path.resolve()
     unique = f"{FILE_PREFIX}{path.stem}_{digest(str(real))[:12]}"
-    if unique in sys.modules:
+    if unique in sys.modules and assumed_import.is_valid(unique):
         return sys.modules[unique]
     spec = importlib.util.spec_from_file_location(unique, path)
     if spec is None or spec.loader is None:
@@ -81,7 +82,8 @@ def import_file(path: Path) -> ModuleType:
         # The next import would take a half-executed module for a whole one.
         undo.callback(sys.modules.pop, unique, None)
         with _importing(home, str(path), path):
-            spec.loader.exec_module(module)
+            if not assumed_import.execute(module, real):
+                spec.loader.exec_module(module)
         undo.pop_all()
     _home_of[unique] = home
     return module
@@ -158,6 +160,20 @@ def user_code(module: ModuleType) -> Iterator[None]:
             yield
         except SystemExit as error:
             raise ProblemError(f"{module.__file__}: sys.exit({error.code!r})") from error
+
+
+@contextmanager
+def called_function(module: ModuleType, where: str) -> Iterator[None]:
+    """Call a function of an imported module within the limit of an import.
+
+    Raises:
+        ProblemError: it raises; names the line.
+    """
+    path = Path(module.__file__ or "")
+    limit = Settings.from_environment().import_timeout_s
+    home = _home_of.get(module.__name__, _Home([str(path.parent)]))
+    with _Errors(where, home, path, limit), user_code(module), alarm(limit, _ImportTimeoutError):
+        yield
 
 
 @contextmanager

@@ -42,6 +42,21 @@ def autotuner_in(value: Any) -> Any | None:
     return None
 
 
+def searched_configs(
+    kernel: Any, args: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> list[Any] | None:
+    """Return what Triton would time at a launch, after `prune_configs_by`; None without a list."""
+    instance = autotuner_in(kernel)
+    if instance is None or len(instance.configs) < 2:  # of one, Triton asks no function
+        return None
+    held = getattr(instance, "nargs", None)
+    instance.nargs = dict(zip(instance.arg_names, args, strict=False))
+    try:
+        return list(instance.prune_configs(dict(keywords)))
+    finally:
+        instance.nargs = held
+
+
 def plain_rules(kernel: Any) -> Rules | None:
     """Return the rules of `@triton.heuristics`, in the order of their calls.
 

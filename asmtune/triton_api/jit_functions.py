@@ -5,7 +5,9 @@ Nothing here imports Triton, which takes 0.3 s.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -115,6 +117,30 @@ def source_text(function: Any) -> str:
 def is_device_function(value: Any) -> bool:
     """Return whether a value that a kernel reads is a function that it may call."""
     return hasattr(value, "fn") and hasattr(value, "src")
+
+
+def is_source_of_kernel(function: Any) -> bool:
+    """Return whether a Python function is what `triton.jit` would take, and not what launches.
+
+    It uses Triton's language, or calls kernels as functions, and has no `kernel[grid](...)`.
+    """
+    scope, names = function.__globals__, function.__code__.co_names
+    used = {name: scope[name] for name in names if name in scope}
+    speaks = any(map(_is_language, used.values())) or {"triton", "language"} <= {*names}
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError):
+        return speaks
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    own = {one.id for one in called if isinstance(one, ast.Name)}
+    speaks = speaks or any(is_kernel(used[name]) for name in own & used.keys())
+    return speaks and not any(isinstance(one, ast.Subscript) for one in called)
+
+
+def _is_language(value: Any) -> bool:
+    is_module = isinstance(value, ModuleType)
+    name = value.__name__ if is_module else getattr(value, "__module__", None)
+    return str(name).startswith(("triton.language", "triton.experimental.gluon"))
 
 
 def variables_seen(function: Any) -> dict[str, Any]:

@@ -38,8 +38,8 @@ FILES = {
     "exits.py": b"import sys\nsys.exit(3)\n",
 }
 MATMUL = "prune-report tiled_matmul"
-PLAIN = "prune-report {}/plain.py:plain --arg x_ptr=fp16 --arg n=1000"
-SIZED = "prune-report {}/plain.py:plain --arg n=1000 --axis BLOCK=128"
+PLAIN = "prune-report {}/plain.py:plain --grid 1 --arg x_ptr=fp16 --arg n=1000"
+SIZED = "prune-report {}/plain.py:plain --grid 1 --arg n=1000 --axis BLOCK=128"
 MISTAKES = f"""
 prune-report | Missing argument 'KERNEL'
 prune-report matmull | unknown kernel 'matmull': the kernels are .*mean matmul?
@@ -83,7 +83,7 @@ targets measure | this needs a CUDA GPU; PyTorch finds none on this machine
 {PLAIN} --shape n=4 | --shape and --dtype are for kernel modules
 {PLAIN} --axis n=4 --axis BLOCK=64 | both an argument and an axis
 {MATMUL} --arg M=4 | --arg is for a plain function
-{MATMUL} --grid 1 | --grid is for a plain function
+{MATMUL} --grid 1 | --grid is for a function
 {SIZED} --arg x_ptr=fp17 | unknown dtype 'fp17'
 {SIZED} --arg x_ptr=fp16[n | a pointer is written as x_ptr=fp16[M,K]
 {SIZED} --arg x_ptr=fp16[m] | no number is called 'm'; known: n, BLOCK

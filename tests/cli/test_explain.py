@@ -10,8 +10,9 @@ import pytest
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.cli.prune_report import KernelArguments
+from asmtune.cli.kernel_arguments import KernelArguments
 from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.store.database import Store
@@ -72,7 +73,7 @@ def sums(commands: Commands) -> tuple[str, ...]:
 def stored(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuneRecord:
     """A store that holds doubled.py tuned on an H200, of which one config is the winner."""
     monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "store.sqlite"))
-    return _saved(KernelArguments(str(commands.folder / "doubled.py")).load())
+    return _saved(KernelArguments(str(commands.folder / "doubled.py")).one(load_target("H200")))
 
 
 def _saved(loaded: LoadedKernel, **more: Any) -> TuneRecord:
@@ -161,7 +162,10 @@ def test_a_stored_winner_with_a_dtype(
     text = text.replace("tl.load(", "1.0 * tl.cast(1, DTYPE) * tl.load(")
     text = text.replace('"BLOCK": ', '"DTYPE": [tl.float32], "BLOCK": ')
     (commands.folder / "typed.py").write_text(text)
-    _saved(KernelArguments(str(commands.folder / "typed.py")).load(), DTYPE=tl.float32)
+    _saved(
+        KernelArguments(str(commands.folder / "typed.py")).one(load_target("H200")),
+        DTYPE=tl.float32,
+    )
     ran = commands.run("explain", "{}/typed.py", "--against", "stored", "--alone")
     assert (ran.code, ran.err) == (0, ""), ran.err
     assert "the stored winner, tuned on NVIDIA H200" in ran.out

@@ -191,7 +191,16 @@ def test_output_is_atomic(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
 def test_check(commands: Commands) -> None:
     """Under --check findings are lines on stderr and exit code 1, beside the report on stdout."""
     spilling = ("--axis", "BLOCK=8192", "--axis", "num_warps=1", "--axis", "maxnreg=32")
-    plain = ("prune-report", "{}/plain.py:scaled", "--arg", "x_ptr=fp16", "--arg", "n=100000")
+    plain = (
+        "prune-report",
+        "{}/plain.py:scaled",
+        "--arg",
+        "x_ptr=fp16",
+        "--arg",
+        "n=100000",
+        "--grid",
+        "1",
+    )
     ran = commands.run(*plain, *spilling, "--check")
     assert ran.code == 1
     assert ran.out.startswith("scaled ")
@@ -206,6 +215,7 @@ def test_check(commands: Commands) -> None:
 def test_check_tells_of_failures(commands: Commands) -> None:
     """A config that the compiler refuses for a reason that no rule names is a finding."""
     plain = ("prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16", "--arg", "n=1000")
+    plain = (*plain, "--grid", "1")
     ran = commands.run(*plain, "--axis", "BLOCK=128,100", "--axis", "num_warps=4", "--check")
     assert ran.code == 1
     (line,) = ran.err.splitlines()
@@ -218,7 +228,7 @@ def test_plain_functions(commands: Commands) -> None:
     for name in ("plain", "jitted"):
         ran = commands.run(
             "prune-report", f"{{}}/plain.py:{name}", "--arg", "x_ptr=*bf16", "--arg", "n=1000",
-            "--arg", "ACC=fp16", "--axis", "BLOCK=128,256", "--format", "json",
+            "--arg", "ACC=fp16", "--axis", "BLOCK=128,256", "--format", "json", "--grid", "1",
         )  # fmt: skip
         assert ran.code == 0, ran
         (report,) = json.loads(ran.out)["reports"]
@@ -228,7 +238,7 @@ def test_plain_functions(commands: Commands) -> None:
 
 
 def test_the_grid_of_a_plain_function(commands: Commands) -> None:
-    """A grid counts the programs of each config; without one, and without sizes, that is told."""
+    """A grid counts the programs of each config; one is required, and unknown sizes are told."""
     plain = (
         "prune-report", "{}/plain.py:plain", "--arg", "n=100000", "--axis", "BLOCK=128,256",
         "--axis", "num_warps=4", "--format", "json",
@@ -240,28 +250,27 @@ def test_the_grid_of_a_plain_function(commands: Commands) -> None:
     assert {block: row["programs"] for block, row in rows.items()} == {128: 1564, 256: 782}
     # The tensor is read whole and written whole, whatever the grid's second axis repeats.
     assert rows[128]["unique_bytes"] == 2 * 2 * 100000
-    guessed = commands.run(*plain, "--arg", "x_ptr=fp16", "--check")
-    assert (guessed.code, guessed.err) == (0, "")
-    (report,) = json.loads(guessed.out)["reports"]
-    assert report["notes"] == [
-        'the grid is taken as one program; give it as --grid "cdiv(n, BLOCK)"',
-        "the size of x_ptr is unknown, so that bytes read twice count twice; "
-        'give it as --arg "x_ptr=fp16[n]"',
-    ]
-    assert {v["features"]["programs"] for v in report["verdicts"]} == {1}
-    told = commands.run("explain", *plain[1:-2], "--arg", "x_ptr=fp16[n]", "--alone")
-    assert told.out.splitlines()[-1] == report["notes"][0]
+    unsized = commands.run(*plain, "--arg", "x_ptr=fp16", "--grid", "1", "--check")
+    assert (unsized.code, unsized.err) == (0, "")
+    (report,) = json.loads(unsized.out)["reports"]
+    (note,) = report["notes"]
+    assert "the size of x_ptr is unknown" in note
+    told = commands.run("explain", *plain[1:-2], "--arg", "x_ptr=fp16", "--grid", "1", "--alone")
+    assert told.out.splitlines()[-1] == note
+    assert "--grid" in commands.refused(*plain, "--arg", "x_ptr=fp16")
 
 
 def test_an_autotuned_function(commands: Commands) -> None:
-    """The configs of @triton.autotune are the space, unless axes are given."""
+    """The configs of @triton.autotune are the space; an axis varies each of them."""
     tuned = ("prune-report", "{}/plain.py:tuned", "--arg", "x_ptr=fp16", "--arg", "n=1000")
+    tuned = (*tuned, "--grid", "1")
     (report,) = json.loads(commands.run(*tuned, "--format", "json").out)["reports"]
     configs = [(v["config"]["BLOCK"], v["config"]["num_warps"]) for v in report["verdicts"]]
     assert sorted(configs) == [(128, 2), (256, 4)]
     ran = commands.run(*tuned, "--axis", "BLOCK=64", "--format", "json")
     (report,) = json.loads(ran.out)["reports"]
-    assert {v["config"]["BLOCK"] for v in report["verdicts"]} == {64}
+    configs = [(v["config"]["BLOCK"], v["config"]["num_warps"]) for v in report["verdicts"]]
+    assert sorted(configs) == [(64, 2), (64, 4)]
 
 
 @pytest.mark.slow(seconds=3)

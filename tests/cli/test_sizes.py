@@ -130,7 +130,7 @@ def test_sizes_that_are_no_parameters(commands: Commands) -> None:
     )
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(ran.out)["reports"][0]["shape"]["rows"] == 8192
-    line = commands.refused("prune-report", *ROWS, "--arg", "depth=3")
+    line = commands.refused("prune-report", *ROWS, "--arg", "depth=3", "--grid", "1")
     assert "has no parameter 'depth': its parameters are x_ptr, n, BLOCK" in line
     assert "no size names it either" in line
 

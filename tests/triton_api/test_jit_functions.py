@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import triton
+import triton.language as tl
 from triton import knobs
 
 from asmtune.base.errors import ProblemError
@@ -83,6 +84,40 @@ def test_an_autotuner_among_decorators() -> None:
     assert autotuners.without_autotuner(autotuned) is tuned
     assert autotuners.without_autotuner(above).fn is tuned
     assert above.fn is autotuned
+
+
+def test_what_an_autotuner_would_time() -> None:
+    """The configs are those that `prune_configs_by` leaves; of one, it is not asked."""
+
+    def small(configs: list[Any], arguments: Any, **_: Any) -> list[Any]:
+        return [one for one in configs if one.kwargs["BLOCK"] <= arguments["n"]]
+
+    configs = [triton.Config({"BLOCK": block}) for block in (16, 32, 64)]
+    pruned = triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": small})(
+        tiny
+    )
+    assert autotuners.searched_configs(pruned, (None, 32), {}) == configs[:2]
+    assert getattr(pruned, "nargs", None) is None
+    assert autotuners.searched_configs(triton.autotune(configs[:1], key=[])(tiny), (), {}) is None
+    assert autotuners.searched_configs(tiny, (), {}) is None
+
+
+def launches(x: torch.Tensor) -> None:
+    """Launch a kernel."""
+    tiny[(1,)](x, x.numel(), BLOCK=tl.constexpr(16))
+
+
+def calls(x: Any, n: Any) -> None:
+    """Call a kernel as a kernel does."""
+    tiny(x, n, 2.0, 16)
+
+
+def test_sources_of_kernels_and_what_launches() -> None:
+    """A plain function that uses the language is a kernel's source, unless it launches."""
+    sources = [tiny.fn, gluon_kernels.scale.fn, calls]
+    assert all(map(jit_functions.is_source_of_kernel, sources))
+    assert not jit_functions.is_source_of_kernel(launches)
+    assert not jit_functions.is_source_of_kernel(test_rules_of_heuristics)
 
 
 def test_options_of_an_autotuner() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from asmtune.core.index_values import IndexValues, is_index
 from asmtune.core.inputs.patterns import FORMS, Pattern, pattern_of
 from asmtune.core.inputs.shapes import parse_value, unique
 from asmtune.core.inputs.sizes import LARGEST, Sizes, listed
-from asmtune.core.kernel_module import configs_of, load_function
+from asmtune.core.kernel_module import load_function, space_of
 from asmtune.core.problem import GRID_LIMITS, Problem
 from asmtune.core.space.space import Space
 from asmtune.triton_api.jit_functions import constexprs, defaults, jit_function, parameters
@@ -33,18 +33,18 @@ def plain_function(
     Args:
         reference: `file.py:function`.
         arguments: "name=value" each.
-        grid: "cdiv(n, BLOCK)"; None for one program.
-        axes: replace the configs of `@triton.autotune`.
+        grid: "cdiv(n, BLOCK)"; None raises.
+        axes: replace those of its decorator's space, or are the space.
 
     Raises:
         InputError: an argument, the grid or the reference is wrong; says which.
     """
     kernel = load_function(reference)
-    axes = {name: [_constexpr(one) for one in many] for name, many in axes.items()}
+    axes = {name: [constexpr_value(one) for one in many] for name, many in axes.items()}
     values = unique("--arg", (_argument(kernel, text) for text in arguments))
-    configs = configs_of(kernel)
-    if configs is not None and not axes:
-        space = Space.from_configs(configs)
+    own = space_of(kernel)
+    if own is not None:
+        space = own.replace(**axes) if axes else own
     else:
         space = Space({"num_warps": (1, 2, 4, 8), **axes})
     numbers = {n: v for n, v in values.items() if isinstance(v, int | float | bool)}
@@ -52,14 +52,18 @@ def plain_function(
     fixed = {name: one[0] for name, one in axes.items() if len(one) == 1 and type(one[0]) is int}
     sizes = {**numbers, **fixed}
     values |= {n: v.sized(n, sizes) for n, v in values.items() if isinstance(v, Pointer)}
-    drawn = {n: _index_tensor(n, v, sizes) for n, v in values.items() if isinstance(v, Pattern)}
+    drawn = {n: index_tensor(n, v, sizes) for n, v in values.items() if isinstance(v, Pattern)}
     values |= {name: tensor for name, (tensor, _) in drawn.items()}
     bound = {n: v for n, v in values.items() if n in jit_function(kernel).arg_names}
     known = {name: table for name, (_, table) in drawn.items()}
     problem = Problem(kernel, bound, (1,), numbers, index_values=known)
     if grid is None:
-        return problem, space
-    return replace(problem, grid=_grid(grid, problem, space)), space
+        name = jit_function(kernel).__name__
+        raise ProblemError(
+            f'kernel {name}: its grid is not known; give it as --grid "cdiv(n, BLOCK)", or name '
+            "the Python function that launches it in its place"
+        )
+    return with_grid(problem, grid, space), space
 
 
 def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> None:
@@ -83,8 +87,6 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
 def assumptions_of(problem: Problem) -> tuple[str, ...]:
     """List the assumptions of a report on a plain function, a sentence each."""
     notes = []
-    if problem.grid == (1,):
-        notes.append('the grid is taken as one program; give it as --grid "cdiv(n, BLOCK)"')
     unsized = [n for n, v in problem.arguments.items() if isinstance(v, Pointer)]
     if unsized:
         dtype = dtype_of(problem.arguments[unsized[0]])
@@ -113,7 +115,7 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
     if not isinstance(parsed, str):
         return name, parsed
     if name in constants:
-        return name, _constexpr(parsed)
+        return name, constexpr_value(parsed)
     parts = POINTER.fullmatch(parsed)
     if parts is None and "(" in parsed:
         return name, Pattern.parse(f"--arg {name}", parsed)
@@ -156,7 +158,7 @@ class Pointer:
         )
 
 
-def _index_tensor(
+def index_tensor(
     name: str, pattern: Pattern, numbers: Mapping[str, Any]
 ) -> tuple[Any, IndexValues]:
     """Make an index tensor without memory, and what a pattern says that it holds."""
@@ -193,19 +195,26 @@ def _pattern(problem: Problem, text: str) -> tuple[str, IndexValues]:
     return name, pattern_of(name, pattern, tensors[name], problem.shape)
 
 
-def _grid(text: str, problem: Problem, space: Space) -> Callable[[Mapping[str, Any]], Any]:
+def with_grid(problem: Problem, text: str, space: Space) -> Problem:
+    """Give a problem the grid of a text such as "cdiv(n, BLOCK), batch".
+
+    Raises:
+        InputError: it is malformed, or names no number of the launch.
+    """
     sizes = Sizes("--grid", text, GRID_LIMITS)
     others = problem.arguments.keys() - problem.shape.keys()
     names = [p.name for p in parameters(problem.kernel) if p.name not in others]
     sizes.check_names([*names, *problem.shape, *space.axes, *OPTION_AXES])
     known = {**defaults(problem.kernel), **problem.shape}
     used = sizes.names
-    return lambda values: sizes(
-        {**known, **{name: values[name] for name in used if name in values}}
-    )
+
+    def grid(values: Mapping[str, Any]) -> tuple[int, ...]:
+        return sizes({**known, **{name: values[name] for name in used if name in values}})
+
+    return replace(problem, grid=grid)
 
 
-def _constexpr(text: Any) -> Any:
+def constexpr_value(text: Any) -> Any:
     """Return the dtype that a text names, as in `ACC=fp32`, else what is given."""
     import triton.language as tl
 

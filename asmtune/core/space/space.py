@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -166,17 +167,20 @@ class Space:
         """Return the space with other values for some of its axes.
 
         A missing option axis (`num_warps` ...) is added. A default outside the new axes is removed.
+        Each config of a list gets each of the values, and keeps its others.
 
         Raises:
             SpaceError: a name is neither an axis nor an option; lists the axes.
         """
-        if self._points is not None:
-            raise SpaceError("a space given as a list of configs has no axes to replace")
         for name in axes:
             if name not in self.axes and name not in (*OPTION_AXES, *AMD_OPTIONS):
                 known = [*self.axes, *(o for o in OPTION_AXES if o not in self.axes)]
                 hint = did_you_mean(name, known)
                 raise SpaceError(f"unknown axis {name!r}: the axes are {', '.join(known)}{hint}")
+        if self._points is not None:
+            lists = [[(name, value) for value in axis_values(name, axes[name])] for name in axes]
+            made = (p.with_values(dict(c)) for p in self._points for c in itertools.product(*lists))
+            return Space.from_configs([*made])
         return self._with(axes={**self.axes, **axes})
 
     @property

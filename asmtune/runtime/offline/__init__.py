@@ -1,6 +1,7 @@
 """What commands run without a launch: kernels by name or file, reports of them, queues of shapes.
 
 kernel_sources  a kernel as a user names it, to a problem and a space; its stored config
+host_functions  a host function's launches, on a GPU that is assumed; host_arguments
 pruning         the command `prune-report` as a function
 tuning_queue    shapes and recorded keys, tuned one after another
 """

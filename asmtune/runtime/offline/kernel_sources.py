@@ -36,11 +36,16 @@ KernelSource = str | Path | KernelModule
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A launch on meta tensors, and its configs; no module if the problem is the user's own."""
+    """A launch on meta tensors, and its configs; no module if the problem is the user's own.
+
+    Attributes:
+        notes: what a reader of its report must know, a sentence each.
+    """
 
     problem: Problem
     space: Space
     module: KernelModule | None = None
+    notes: tuple[str, ...] = ()
 
 
 def kernel_module(kernel: KernelSource) -> KernelModule:

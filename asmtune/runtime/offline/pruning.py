@@ -5,8 +5,8 @@ Triton and scikit-learn are imported inside the functions, so that importing thi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
@@ -61,9 +61,9 @@ class PruneChoices:
 
 
 def prune_report(
-    kernel: KernelSource | Problem,
+    kernel: KernelSource | Problem | Callable[..., Any],
+    *arguments: Any,
     space: Any = None,
-    *,
     target: str | Target = "H200",
     shape: Shape | None = None,
     dtype: str | None = None,
@@ -82,9 +82,12 @@ def prune_report(
     It needs no GPU.
 
     Args:
-        kernel: a kernel module, by name, file or as loaded; or a `Problem`, whose tensors may be
-            meta tensors.
-        space: a `Space`, configs, or axes by name; by default the module's own.
+        kernel: a kernel module, by name, file or as loaded; a `Problem`, whose tensors may be
+            meta tensors; or a Python function that launches one kernel.
+        arguments: what the function is called with, on the target; meta tensors serve. Of a
+            problem, its space.
+        space: a `Space`, configs, or axes by name; by default the module's own, or that of the
+            kernel's decorator.
         target: a device's name, a JSON descriptor, or a `Target`.
         shape: sizes by name; by default the module's first.
         dtype: one of the module's; by default its first.
@@ -116,7 +119,16 @@ def prune_report(
     from asmtune.predict.prune.flow import Funnel
     from asmtune.predict.score.scorers import make_scorer
 
-    loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
+    if arguments and isinstance(kernel, Problem):
+        (space,) = arguments
+    if callable(kernel) and not isinstance(kernel, Problem):
+        from asmtune.runtime.offline.host_functions import only_launch
+
+        loaded = only_launch(kernel, arguments, machine)
+        if space is not None or axes:
+            loaded = load_kernel(loaded.problem, space or loaded.space, axes=axes)
+    else:
+        loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
     funnel = Funnel(
         machine,
         make_scorer(scorer),
@@ -128,7 +140,8 @@ def prune_report(
         compile=choices.compile,
         stored=stored,
     )
-    return funnel.prune(loaded.problem, loaded.space)
+    report = funnel.prune(loaded.problem, loaded.space)
+    return replace(report, notes=(*report.notes, *loaded.notes))
 
 
 def _target(target: str | Target) -> Target:

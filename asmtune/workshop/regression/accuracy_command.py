@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from asmtune.base.errors import InputError
+from asmtune.cli.kernel_arguments import Dtype
 from asmtune.cli.output import check_destinations, print_line, write_note, write_result
-from asmtune.cli.prune_report import Dtype
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, unique
 from asmtune.workshop.regression.api import NoGpuError
 from asmtune.workshop.regression.api import accuracy as run_accuracy

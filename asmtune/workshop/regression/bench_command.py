@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
+from asmtune.cli.kernel_arguments import Dtype
 from asmtune.cli.output import check_destinations, print_line, write_note
-from asmtune.cli.prune_report import Dtype
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.inputs.shapes import check_inputs
 from asmtune.workshop.regression.api import BENCH_PROCESSES, NoGpuError

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
+from asmtune.cli.kernel_arguments import Arguments, Axes, Dtype, Grid, KernelArguments
 from asmtune.cli.output import check_destinations, print_line, write_result
-from asmtune.cli.prune_report import Arguments, Axes, Dtype, Grid, KernelArguments, ScorerName
+from asmtune.cli.prune_report import ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
+from asmtune.core.hardware.model import Target as DeviceTarget
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.plain_functions import with_patterns
 from asmtune.core.inputs.shapes import check_inputs
@@ -80,11 +82,11 @@ def roofline(
 
     if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
-    load_target(target)
+    machine = load_target(target)
     sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sized, dtype)
     functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
-    sources = functions.loaded(kernels)
+    sources = functions.loaded(kernels, machine)
     with ProgressBar() as progress:
         chart = run_roofline(
             sources,
@@ -114,8 +116,10 @@ class PlainFunctions:
     grid: str | None
     is_shaped: bool
 
-    def loaded(self, kernels: Sequence[str]) -> list[str | KernelModule | LoadedKernel]:
-        """Load the plain functions among kernels; the others stay names, or get patterns.
+    def loaded(
+        self, kernels: Sequence[str], machine: DeviceTarget
+    ) -> list[str | KernelModule | LoadedKernel]:
+        """Load the functions among kernels; the others stay names, or get patterns.
 
         Raises:
             InputError: an option fits none of the kernels, or a function cannot be loaded.
@@ -128,12 +132,11 @@ class PlainFunctions:
             return [_patterned(load_kernel_module(kernel), self.values) for kernel in kernels]
         if len(functions) == len(kernels) and self.is_shaped:
             raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
-        return [
-            KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid).load()
-            if kernel in functions
-            else kernel
-            for kernel in kernels
-        ]
+        sources: list[str | KernelModule | LoadedKernel] = []
+        for kernel in kernels:
+            arguments = KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid)
+            sources += arguments.load(machine) if kernel in functions else [kernel]
+        return sources
 
 
 def _patterned(module: KernelModule, values: Sequence[str]) -> KernelModule:

@@ -1,0 +1,135 @@
+"""Kernels as the command line names them: by module, function, or host function."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from asmtune.base.errors import InputError
+from asmtune.core.assumed_import import importing_for
+from asmtune.core.hardware.model import Target
+from asmtune.core.inputs.plain_functions import assumptions_of, plain_function, with_patterns
+from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
+from asmtune.core.kernel_module import import_module, kernel_names, load_kernel_module, load_named
+from asmtune.core.space.space import Space
+from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
+
+Shape = Annotated[str | None, typer.Option(help="Sizes: M=4096,N=4096,K=4096.")]
+Dtype = Annotated[str | None, typer.Option(help="One of the kernel's dtypes; default its first.")]
+Axes = Annotated[list[str], typer.Option(help="NAME=V1,V2: replaces an axis of the space.")]
+Arguments = Annotated[
+    list[str],
+    typer.Option(
+        help="NAME=VALUE, for a function: a number, a text, a dtype, fp16[M,K] or fp16[K,N].T for "
+        "a tensor, [A, B] for a list; ragged(64, 2048) or another pattern for an index tensor."
+    ),
+]
+Grid = Annotated[
+    str | None, typer.Option(help='Programs of a function\'s kernel: "cdiv(n, BLOCK), batch".')
+]
+Only = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="NAME", help="A kernel of those that the function launches."),
+]
+
+
+@dataclass(frozen=True)
+class KernelArguments:
+    """A kernel as the command line names it.
+
+    Attributes:
+        kernel: a shipped kernel's name, a file, or `file.py:function`: a kernel, or a host
+            function that launches some.
+        shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
+        axes: "NAME=v1,v2" each; they replace the space's own.
+        values: "name=value" each, of a function; "name=pattern" of index tensors.
+        grid: "cdiv(n, BLOCK)", of a kernel's function.
+        only: name of a kernel, of those that a host function launches.
+    """
+
+    kernel: str
+    shape: str | None = None
+    dtype: str | None = None
+    axes: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    grid: str | None = None
+    only: str | None = None
+
+    def load(self, target: Target) -> list[LoadedKernel]:
+        """Make problems, on meta tensors, and their spaces: one for each launch.
+
+        A file is imported, and a host function called, as on the target.
+
+        Raises:
+            InputError: an argument is malformed or does not fit the kernel.
+        """
+        axes = unique("--axis", map(parse_axis, self.axes))
+        Space(axes)  # refuses malformed values before the kernel's file is imported
+        if ":" in self.kernel:
+            if self.shape is not None or self.dtype is not None:
+                raise InputError(
+                    "--shape and --dtype are for kernel modules; give a function --arg"
+                )
+            return self._function(target, axes)
+        for option, given in (("--grid", self.grid), ("--kernel", self.only)):
+            if given is not None:
+                raise InputError(f"{option} is for a function, named as file.py:function")
+        check_inputs((), self.dtype)
+        shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
+        with self._importing(target):
+            module = load_kernel_module(self.kernel)
+        loaded = load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
+        return [replace(loaded, problem=with_patterns(loaded.problem, self.values))]
+
+    def one(self, target: Target) -> LoadedKernel:
+        """Load as `load` does, for a command that takes one kernel.
+
+        Raises:
+            InputError: a host function launches several.
+        """
+        loaded = self.load(target)
+        if len(loaded) > 1:
+            names = ", ".join(dict.fromkeys(one.problem.name for one in loaded))
+            raise InputError(
+                f"{self.kernel} makes {len(loaded)} launches, of {names}: "
+                "name a kernel that it launches once, as --kernel NAME"
+            )
+        return loaded[0]
+
+    def _importing(self, target: Target) -> AbstractContextManager[object]:
+        if self.kernel in kernel_names():
+            return nullcontext()
+        from asmtune.runtime.offline.host_functions import assumed_gpu  # loads PyTorch
+
+        return importing_for(assumed_gpu(target))
+
+    def _function(self, target: Target, axes: dict[str, list[object]]) -> list[LoadedKernel]:
+        from asmtune.runtime.offline.host_arguments import parse_arguments
+        from asmtune.runtime.offline.host_functions import (
+            assumed_gpu,
+            host_launches,
+            is_host_function,
+            with_options,
+        )
+
+        where = self.kernel.rpartition(":")[0]
+        with self._importing(target):
+            function, module = load_named(self.kernel), import_module(where)
+        if is_host_function(function):
+            given = parse_arguments(function, self.values, self.kernel)
+            loaded = host_launches(function, given, assumed_gpu(target), self.kernel, module)
+            return [with_options(one, axes, self.grid) for one in self._chosen(loaded)]
+        if self.only is not None:
+            raise InputError(f"--kernel is for a host function, and {self.kernel} is a kernel")
+        problem, space = plain_function(self.kernel, self.values, self.grid, axes)
+        return [LoadedKernel(problem, space, notes=assumptions_of(problem))]
+
+    def _chosen(self, loaded: list[LoadedKernel]) -> list[LoadedKernel]:
+        chosen = [one for one in loaded if self.only in (None, one.problem.name)]
+        if not chosen:
+            names = ", ".join(dict.fromkeys(one.problem.name for one in loaded))
+            raise InputError(f"--kernel {self.only}: {self.kernel} launches {names}")
+        return chosen

@@ -1,0 +1,168 @@
+"""Arguments of host functions: those of the command line, on the meta device."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import is_tensor
+
+from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
+from asmtune.core.dtypes import TORCH_NAMES, torch_dtype
+from asmtune.core.inputs.patterns import Pattern
+from asmtune.core.inputs.plain_functions import POINTER, Pointer, index_tensor
+from asmtune.core.inputs.shapes import parse_value, unique
+from asmtune.triton_api.tensors import tree_leaves, tree_map
+
+
+@dataclass(frozen=True)
+class HostArguments:
+    """What a host function is called with.
+
+    Attributes:
+        args: by position; tensors are of the meta device, or the caller's own.
+        kwargs: by name.
+        known: index tensors among them, with what they hold.
+    """
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    known: Sequence[tuple[Any, Any]] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of its tensors."""
+        return sum(one.nbytes for one in tree_leaves((self.args, self.kwargs)) if is_tensor(one))
+
+    def drawn(self) -> HostArguments:
+        """Return them with tensors of the CPU, which hold random numbers or what is known."""
+        values = {id(tensor): value for tensor, value in self.known}
+        args, kwargs = tree_map(lambda one: _drawn(one, values), (self.args, dict(self.kwargs)))
+        return HostArguments(args, kwargs)
+
+
+def _drawn(value: Any, known: Mapping[int, Any]) -> Any:
+    """Return a tensor of the CPU for one of the meta device, of random or known numbers."""
+    if not is_tensor(value) or not value.is_meta:
+        return value
+    if id(value) in known:
+        return known[id(value)]
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+    if not value.dtype.is_floating_point:
+        return made.zero_()
+    generator = torch.Generator().manual_seed(0)
+    return made.copy_(torch.randn(value.shape, generator=generator))
+
+
+def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArguments:
+    """Read arguments of the command line, "name=value" each.
+
+    A value is a number, a text, a dtype, `fp16[M,K]`, `fp16[K,N].T`, a pattern of an index
+    tensor, or a list of these in brackets.
+
+    Raises:
+        InputError: one is malformed, unknown or missing.
+    """
+    names = _parameters(function, where)
+    pairs = unique("--arg", map(_assignment, texts))
+    sizes = {name: parse_value(text) for name, text in pairs.items()}
+    numbers = {name: value for name, value in sizes.items() if type(value) is int}
+    reader = _Reader(numbers)
+    values = {n: reader.value(n, text) for n, text in pairs.items() if n in names}
+    used = {word for text in pairs.values() for word in re.findall(r"[A-Za-z_]\w*", text)}
+    for name in pairs.keys() - names.keys():
+        if name not in used or name not in numbers:
+            hint = did_you_mean(name, names)
+            raise InputError(f"{where} has no parameter {name!r}: it has {', '.join(names)}{hint}")
+    missing = [n for n, p in names.items() if p.default is p.empty and n not in values]
+    missing = [n for n in missing if names[n].kind in _NEEDED]
+    if missing:
+        raise InputError(
+            f"{where}: no value for {', '.join(missing)}; give a tensor as "
+            f'--arg "{missing[0]}=fp16[4096,4096]", a number as --arg {missing[0]}=1'
+        )
+    by_place = [n for n, p in names.items() if p.kind is p.POSITIONAL_ONLY]
+    last = max((at for at, name in enumerate(by_place, 1) if name in values), default=0)
+    args = tuple(values.pop(name, names[name].default) for name in by_place[:last])
+    return HostArguments(args, values, reader.known)
+
+
+_NEEDED: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+def _parameters(function: Any, where: str) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a host function; of an autograd function's `apply` its forward's."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+        _, *parameters = inspect.signature(owner.forward).parameters.values()
+        # `apply` takes them by position alone.
+        return {p.name: p.replace(kind=p.POSITIONAL_ONLY) for p in parameters}
+    try:
+        return dict(inspect.signature(function).parameters)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: Python does not know its parameters: {error}") from error
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not value:
+        raise InputError(f"--arg: {text!r} is not NAME=VALUE")
+    return name, value
+
+
+class _Reader:
+    """Makes values of texts; `numbers` may name sizes."""
+
+    def __init__(self, numbers: Mapping[str, int]) -> None:
+        self._numbers = numbers
+        self.known: list[tuple[Any, Any]] = []
+
+    def value(self, name: str, text: str) -> Any:
+        """Make a value.
+
+        Raises:
+            InputError: it is malformed; names the argument.
+        """
+        if text[0] == "[" and text[-1] == "]":
+            return [self.value(name, part) for part in _parts(text[1:-1])]
+        parsed = parse_value(text)
+        if not isinstance(parsed, str):
+            return parsed
+        plain, dot, turned = text.rpartition(".")
+        is_turned = bool(dot) and turned == "T" and plain.endswith("]")
+        match = POINTER.fullmatch(plain if is_turned else text)
+        if match is not None and match["sizes"] is not None:
+            tensor = Pointer(torch_dtype(match["dtype"]), match["sizes"]).sized(name, self._numbers)
+            return tensor.mT if is_turned else tensor
+        if "(" in text:
+            pattern = Pattern.parse(f"--arg {name}", text)
+            tensor, table = index_tensor(name, pattern, self._numbers)
+            self.known.append((tensor, torch.from_numpy(table.values).view(tensor.shape)))
+            return tensor
+        bare = text.removeprefix("torch.")
+        if bare in TORCH_NAMES or bare in TORCH_NAMES.values():
+            return torch_dtype(bare)
+        return text.strip("'\"")
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Yield what stands between the commas of a list, inner brackets aside."""
+    depth, part = 0, ""
+    for letter in text:
+        depth += (letter in "[(") - (letter in "])")
+        if letter == "," and depth == 0:
+            yield part.strip()
+            part = ""
+        else:
+            part += letter
+    if part.strip():
+        yield part.strip()

@@ -1,0 +1,259 @@
+"""A GPU that is not here: PyTorch and Triton answer for it, and launches are handed over.
+
+Files of kernels ask the GPU while they are imported, and host functions before they launch: for
+the number of SMs, the capability, the device of their tensors. While a GPU is assumed, these
+questions are answered for it, in this whole process; nothing is launched, allocated or timed. All
+is as before at the end.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+import torch
+import triton.testing
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction, KernelInterface
+
+DEVICE: Final = torch.device("cuda", 0)
+
+
+class Launch(NamedTuple):
+    """A launch that a program has asked for.
+
+    Attributes:
+        kernel: under all its decorators.
+        grid: as it was given.
+        args: by position.
+        kwargs: by name.
+        listed: configs that Triton would time, where they are known.
+    """
+
+    kernel: Any
+    grid: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    listed: list[Any] | None = None
+
+
+class AssumedGpuError(RuntimeError):
+    """A program wants of the assumed GPU what only a real one has."""
+
+
+@dataclass
+class AssumedGpu:
+    """A GPU as programs ask for it.
+
+    Attributes:
+        name: of the device.
+        machine: backend, architecture and threads of a warp, as Triton has them.
+        capability: major and minor.
+        properties: by PyTorch's names, as `multi_processor_count`.
+        limits: by the names of Triton's driver, as `max_shared_mem`.
+        resources: reads registers and spilled words a thread from a kernel's binary.
+        launched: is called with each launch, in its place.
+        was_asked: whether anything has been answered so far.
+    """
+
+    name: str
+    machine: tuple[str, int | str, int]
+    capability: tuple[int, int]
+    properties: Mapping[str, Any]
+    limits: Mapping[str, int]
+    resources: Callable[[bytes], tuple[int, int]]
+    launched: Callable[[Launch], Any] = lambda _: None
+    was_asked: bool = field(default=False, init=False)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Answer for this GPU in the whole process, and hand over each launch."""
+        with ExitStack() as undo:
+            for name, value in self._answers().items():
+                _replace(undo, torch.cuda, name, value)
+            accelerator = getattr(torch, "accelerator", None)
+            for name, value in self._accelerator().items():
+                if hasattr(accelerator, name):
+                    _replace(undo, accelerator, name, value)
+            version = "cuda" if self.machine[0] == "cuda" else "hip"
+            if getattr(torch.version, version) is None:
+                _replace(undo, torch.version, version, "12.8" if version == "cuda" else "6.4")
+            for name in ("do_bench", "do_bench_cudagraph"):
+                _replace(undo, triton.testing, name, self._refusal("times"))
+            undo.callback(setattr, driver, "_active", driver._active)
+            driver.set_active(_Driver(self))
+            for kind in [KernelInterface, *_subclasses(KernelInterface)]:
+                self._take_launches(undo, kind)
+            yield
+
+    def answered(self, value: Any) -> Callable[..., Any]:
+        """Return a function that answers with a value, and notes that it was asked."""
+
+        def answer(*_: Any, **__: Any) -> Any:
+            self.was_asked = True
+            return value
+
+        return answer
+
+    def _refusal(self, verb: str) -> Callable[..., Any]:
+        def refuse(*_: Any, **__: Any) -> Any:
+            self.was_asked = True
+            raise AssumedGpuError(f"nothing here {verb}: {self.name} is assumed, not present")
+
+        return refuse
+
+    def _answers(self) -> dict[str, Any]:
+        properties = SimpleNamespace(name=self.name, **self.properties)
+        properties.major, properties.minor = self.capability
+        stream = SimpleNamespace(cuda_stream=0, device=DEVICE, synchronize=lambda: None)
+        memory = int(self.properties["total_memory"])
+        values: dict[str, Any] = {
+            "is_available": True,
+            "device_count": 1,
+            "current_device": 0,
+            "get_device_name": self.name,
+            "get_device_capability": self.capability,
+            "get_device_properties": properties,
+            "is_bf16_supported": self.capability >= (8, 0) or self.machine[0] == "hip",
+            "mem_get_info": (memory, memory),
+            "memory_allocated": 0,
+            "current_stream": stream,
+            "default_stream": stream,
+            "synchronize": None,
+            "empty_cache": None,
+            "set_device": None,
+            "is_current_stream_capturing": False,
+        }
+        answers = {name: self.answered(value) for name, value in values.items()}
+        return answers | {"device": _Nothing, "stream": _Nothing}
+
+    def _accelerator(self) -> dict[str, Any]:
+        values = {
+            "is_available": True,
+            "device_count": 1,
+            "current_accelerator": torch.device("cuda"),
+            "current_device_index": 0,
+            "synchronize": None,
+        }
+        return {name: self.answered(value) for name, value in values.items()}
+
+    def _take_launches(self, undo: ExitStack, kind: Any) -> None:
+        """Have a class of kernels hand over its launches."""
+        own = vars(kind)
+        compile_kernel = own.get("run")
+
+        def launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
+            return lambda *args, **kwargs: self._hand_over(kernel, grid, args, kwargs)
+
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+            if warmup and compile_kernel is not None and isinstance(kernel, JITFunction):
+                return self._compiled(compile_kernel, kernel, args, kwargs)
+            return self._hand_over(kernel, grid, args, kwargs)
+
+        for name, replacement in (("__getitem__", launcher), ("run", run)):
+            if name in own:
+                _replace(undo, kind, name, replacement)
+
+    def _hand_over(
+        self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.was_asked = True
+        self.launched(Launch(kernel, grid, args, kwargs))
+
+    def _compiled(self, run: Any, kernel: Any, args: tuple[Any, ...], kwargs: Any) -> _Compiled:
+        """Compile a kernel as its `warmup` does, for this GPU."""
+        caches = dict(kernel.device_caches)
+        kernel.device_caches.clear()
+        try:
+            compiled = run(kernel, *args, grid=(1,), warmup=True, **kwargs)
+        finally:
+            kernel.device_caches.clear()
+            kernel.device_caches.update(caches)
+        return _Compiled(compiled, self, kernel, kwargs)
+
+
+class _Compiled:
+    """A compiled kernel whose launches are handed over; it is loaded onto no GPU."""
+
+    def __init__(self, compiled: Any, gpu: AssumedGpu, kernel: Any, kwargs: Any) -> None:
+        self._compiled, self._gpu = compiled, gpu
+        self._kernel, self._kwargs = kernel, kwargs
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("n_regs", "n_spills"):  # Triton reads them where it loads a kernel
+            return self._gpu.resources(self._compiled.kernel)[name == "n_spills"]
+        return getattr(self._compiled, name)
+
+    def _init_handles(self) -> None:
+        """Load nothing."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        names = {name for name in self._kwargs if name not in self._kernel.arg_names}
+        options = {name: self._kwargs[name] for name in names}
+        return lambda *args: self._gpu._hand_over(self._kernel, grid, args, options)
+
+
+class _Nothing(nullcontext[Any]):
+    """Stands for `torch.cuda.device` and `torch.cuda.stream`: there is one device, one stream."""
+
+
+class _Driver(DriverBase):  # type: ignore[misc] # Triton's has no types
+    """Stands for Triton's driver of the assumed GPU."""
+
+    def __init__(self, gpu: AssumedGpu) -> None:
+        self._gpu = gpu
+        self.utils = SimpleNamespace(get_device_properties=gpu.answered(dict(gpu.limits)))
+        self.get_current_device = gpu.answered(0)
+        self.set_current_device = gpu.answered(None)
+        self.get_current_stream = gpu.answered(0)
+        self.get_device_capability = gpu.answered(gpu.capability)
+        self.get_device_interface = gpu.answered(torch.cuda)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Say that there is such a GPU."""
+        return True
+
+    def get_current_target(self) -> GPUTarget:
+        """Return what Triton compiles for."""
+        self._gpu.was_asked = True
+        return GPUTarget(*self._gpu.machine)
+
+    def get_active_torch_device(self) -> torch.device:
+        """Return the device of tensors."""
+        self._gpu.was_asked = True
+        return DEVICE
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """Raise: no launcher is built."""
+        raise AssumedGpuError(f"no launcher is built for {ty}")
+
+    def get_benchmarker(self) -> Any:
+        """Return a function that refuses to time."""
+        return self._gpu._refusal("times")
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """Raise: nothing is timed."""
+        return self._gpu._refusal("times")()
+
+    def clear_cache(self, cache: Any) -> None:
+        """Clear nothing."""
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    children: list[type] = kind.__subclasses__()
+    for one in children:
+        yield one
+        yield from _subclasses(one)
+
+
+def _replace(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
+    before = inspect.getattr_static(owner, name)
+    undo.callback(setattr, owner, name, before)
+    setattr(owner, name, value)

@@ -1,0 +1,89 @@
+"""The GPU that is assumed: what it answers, what it takes over, and that nothing of it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import triton
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction, KernelInterface
+
+from asmtune.core.hardware.shipped import load_target
+from asmtune.runtime.offline.host_functions import assumed_gpu
+from asmtune.triton_api.assumed_gpu import AssumedGpuError, Launch
+from tests.sample_kernels import scale
+
+QUESTIONS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "available": (lambda: torch.cuda.is_available(), True),
+    "count": (lambda: torch.cuda.device_count(), 1),
+    "current": (lambda: torch.cuda.current_device(), 0),
+    "capability": (lambda: torch.cuda.get_device_capability(), (9, 0)),
+    "name": (lambda: torch.cuda.get_device_name(), "H200"),
+    "SMs": (lambda: torch.cuda.get_device_properties(0).multi_processor_count, 132),
+    "major": (lambda: torch.cuda.get_device_properties("cuda").major, 9),
+    "bf16": (lambda: torch.cuda.is_bf16_supported(), True),
+    "version": (lambda: bool(torch.version.cuda), True),
+    "device": (lambda: driver.active.get_active_torch_device(), torch.device("cuda", 0)),
+    "arch": (lambda: driver.active.get_current_target().arch, 90),
+    "shared": (lambda: driver.active.utils.get_device_properties(0)["max_shared_mem"], 232448),
+    "interface": (lambda: driver.active.get_device_interface().current_device(), 0),
+}
+
+
+def asked(question: Callable[[], Any]) -> Any:
+    """Return the answer, or the type of the error."""
+    try:
+        return question()
+    except (RuntimeError, AssertionError) as error:
+        return type(error)
+
+
+def test_it_answers_for_its_target_and_no_longer() -> None:
+    """Questions are answered for the target inside, and as before outside, also after an error."""
+    names = ("run", "__getitem__")
+    classes = [dict(vars(kind)) for kind in (KernelInterface, JITFunction)]
+    before = {name: asked(question) for name, (question, _) in QUESTIONS.items()}
+    gpu = assumed_gpu(load_target("H200"))
+    inside = {}
+
+    def work() -> None:
+        with gpu.active():
+            assert not gpu.was_asked
+            inside.update({name: asked(question) for name, (question, _) in QUESTIONS.items()})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert inside == {name: expected for name, (_, expected) in QUESTIONS.items()}
+    assert gpu.was_asked
+    assert {name: asked(question) for name, (question, _) in QUESTIONS.items()} == before
+    for kind, own in zip((KernelInterface, JITFunction), classes, strict=True):
+        assert [vars(kind).get(name) for name in names] == [own.get(name) for name in names]
+
+
+def test_launches_are_handed_over_and_nothing_is_timed() -> None:
+    """Each way to launch hands over kernel, grid and arguments; a timing is refused."""
+    gpu, heard = assumed_gpu(load_target("H200")), list[Launch]()
+    gpu.launched = heard.append
+    tuned = triton.autotune([triton.Config({"BLOCK": 64})], key=[])(scale)
+    x = torch.empty(256, device="meta")
+    with gpu.active():
+        scale[(4,)](x, x, 256, BLOCK=64)
+        tuned.run(x, x, 256, grid=(4,), warmup=False)
+        compiled = scale.warmup(x, x, 256, BLOCK=64, num_warps=2, grid=(1,))
+        compiled._init_handles()
+        compiled[(4,)](x, x, 256, 64)
+        with pytest.raises(AssumedGpuError, match="times"):
+            triton.testing.do_bench(lambda: None)
+    assert compiled.n_regs in range(8, 65)
+    assert compiled.n_spills == 0
+    assert compiled.metadata.num_warps == 2
+    assert [(one.kernel, one.grid, len(one.args), one.kwargs) for one in heard] == [
+        (scale, (4,), 3, {"BLOCK": 64}),
+        (tuned, (4,), 3, {}),
+        (scale, (4,), 4, {"num_warps": 2}),
+    ]
+    assert not scale.device_caches
