@@ -124,7 +124,8 @@ class KernelArguments:
             return [with_options(one, axes, self.grid) for one in self._chosen(loaded)]
         if self.only is not None:
             raise InputError(f"--kernel is for a host function, and {self.kernel} is a kernel")
-        problem, space = plain_function(self.kernel, self.values, self.grid, axes)
+        with self._importing(target):
+            problem, space = plain_function(self.kernel, self.values, self.grid, axes)
         return [LoadedKernel(problem, space, notes=assumptions_of(problem))]
 
     def _chosen(self, loaded: list[LoadedKernel]) -> list[LoadedKernel]:

@@ -9,16 +9,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torch import is_tensor
 
-from asmtune.base.errors import ArgumentTypeError, InputError, ProblemError
+from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError, ProblemError
+from asmtune.base.text import shortened
 from asmtune.core.assumed_import import left_out
 from asmtune.core.assumed_tensors import AssumedTensors, UnknownValueError, on_assumed_gpu
-from asmtune.core.config import OPTION_AXES
+from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.index_values import is_index, values_of
@@ -93,22 +93,41 @@ def is_host_function(value: Any) -> bool:
     return not inspect.isfunction(value) or not is_source_of_kernel(value)
 
 
+class _Captured(NamedTuple):
+    """What a call of a host function has launched, its tensors' mode, and why it failed."""
+
+    launches: list[Launch]
+    tensors: AssumedTensors
+    failure: Exception | None = None
+
+    @property
+    def wants_values(self) -> bool:
+        """Return whether the function failed as those do that read values of their tensors."""
+        error = self.failure
+        cause = None if error is None else error.__cause__ or error
+        return isinstance(cause, UnknownValueError | NotImplementedError | RuntimeError)
+
+
 def _captured(
-    function: Callable[..., Any], given: HostArguments, gpu: AssumedGpu, place: str
-) -> tuple[list[Launch], AssumedTensors]:
-    """Call a function as on a GPU, on tensors of a place; return what it has launched."""
+    call: Callable[[HostArguments], Any], given: HostArguments, gpu: AssumedGpu, place: str
+) -> _Captured:
+    """Call a function as on a GPU, on tensors of a place."""
     launches: list[Launch] = []
+    failure: Exception | None = None
     own = given.drawn() if place == "cpu" else given
     before, gpu.launched = gpu.launched, launches.append
     try:
         with on_assumed_gpu(gpu, place) as tensors:
             for tensor, value in given.known:
                 tensors.know(tensor, value)
-            function(*own.args, **own.kwargs)
+            try:
+                call(own)
+            except (ProblemError, RuntimeError, *USER_CODE_ERRORS) as error:
+                failure = error
             launches = [one._replace(listed=_listed(one)) for one in launches]
     finally:
         gpu.launched = before
-    return launches, tensors
+    return _Captured(launches, tensors, failure)
 
 
 def _listed(launch: Launch) -> list[Any] | None:
@@ -129,27 +148,32 @@ def host_launches(
     """Call a function as on a GPU; return each launch that it makes, equal ones once.
 
     If it reads values of its tensors, it is called once more on tensors of the CPU, of random
-    numbers. What it prints goes to stderr if a module of the user's is given, in which it is
+    numbers. Where it fails after launches, as a test of their results does, these are returned.
+    What it prints goes to stderr if a module of the user's is given, in which it is
     defined.
 
     Raises:
         InputError: it launches nothing.
         ProblemError: it raises; names the line, where a module is given.
     """
+
+    def call(arguments: HostArguments) -> None:
+        with nullcontext() if module is None else called_function(module, where):
+            function(*arguments.args, **arguments.kwargs)
+
     missed = None if module is None else left_out(module)
     notes = [] if missed is None else [missed]
-    guarded = nullcontext if module is None else partial(called_function, module, where)
-    try:
-        with guarded():
-            launches, known = _captured(function, given, gpu, "meta")
-    except (UnknownValueError, ProblemError, NotImplementedError, RuntimeError) as error:
-        cause = error.__cause__ or error
-        reads = isinstance(cause, UnknownValueError | NotImplementedError | RuntimeError)
-        if not reads or given.nbytes > MOST_ON_HOST:
-            raise
-        with guarded():
-            launches, known = _captured(function, given, gpu, "cpu")
-        notes.append(f"{where} reads values of its tensors, which were drawn at random")
+    made = _captured(call, given, gpu, "meta")
+    if made.wants_values and given.nbytes <= MOST_ON_HOST:
+        drawn = _captured(call, given, gpu, "cpu")
+        if len(drawn.launches) > len(made.launches) or drawn.failure is None:
+            made = drawn
+            notes.append(f"{where} reads values of its tensors, which were drawn at random")
+    if made.failure is not None:
+        if not made.launches:
+            raise made.failure
+        notes.append(f"after its launches: {shortened(str(made.failure), 120)}")
+    launches, known = made.launches, made.tensors
     if not launches:
         raise InputError(
             f"{where} launched no Triton kernel for {gpu.name}; name the function that launches, "
@@ -211,7 +235,7 @@ def _loaded(launch: Launch, known: AssumedTensors, notes: tuple[str, ...]) -> Lo
     if space is None:
         given = {name: (values.pop(name),) for name in OPTION_AXES if name in values}
         if not is_gluon(kernel):  # whose layouts are of one number of warps
-            own = given.get("num_warps", ())
+            own = given.get("num_warps", (OPTION_DEFAULTS["num_warps"],))
             given["num_warps"] = tuple(dict.fromkeys((*own, *WARPS)))
         space = Space(given or {"num_warps": (4,)})
     keys = getattr(kernel, "keys", None) or names
