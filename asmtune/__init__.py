@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from asmtune.core.space.space import Space as Space
     from asmtune.measure.accuracy import Bound as Bound
     from asmtune.runtime.call_trace import keep_alive as keep_alive
+    from asmtune.runtime.config_pruner import pruner as pruner
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.offline.pruning import prune_report as prune_report
@@ -50,6 +51,7 @@ _HOMES = {
     "pow2": "asmtune.core.keys.buckets",
     "replay_calls": "asmtune.runtime.replay_calls",
     "prune_report": "asmtune.runtime.offline.pruning",
+    "pruner": "asmtune.runtime.config_pruner",
     "roofline": "asmtune.workshop.roofline.api",
     "tune": "asmtune.tuning.tuner",
 }
@@ -77,6 +79,7 @@ __all__ = [
     "patch",
     "pow2",
     "prune_report",
+    "pruner",
     "replay_calls",
     "roofline",
     "tune",

@@ -30,7 +30,13 @@ from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
-from asmtune.report.documents import read_reports, report_csv, report_json
+from asmtune.report.documents import (
+    python_file,
+    read_reports,
+    report_csv,
+    report_json,
+    triton_configs,
+)
 from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
@@ -94,9 +100,14 @@ class ReportFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     HTML = "html"
+    TRITON = "triton-configs"
+    PYTHON = "python"
 
 
-FormatOption = Annotated[ReportFormat, typer.Option(help="table, json, csv or html.")]
+FormatOption = Annotated[
+    ReportFormat,
+    typer.Option(help="table, json, csv, html, triton-configs or python (a file of them)."),
+]
 
 
 def prune_report(
@@ -127,7 +138,8 @@ def prune_report(
     again by their assembly; --compile all compiles all of them.
 
     html is one page to look through them, with their code; it opens from disk. A report that
-    was saved as JSON is shown again in any format, without code.
+    was saved as JSON is shown again in any format, without code; `asmtune import` takes it as
+    seeds. triton-configs is the kept configs as triton.autotune takes them.
 
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills. What was only
@@ -311,7 +323,11 @@ def _rendered(made: Made, form: ReportFormat) -> object:
         return Group(*map(prune_table, made.reports))
     if len(made.reports) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))
-        raise InputError(f"--format html is of one launch; name a --kernel of {names}")
+        raise InputError(f"--format {form.value} is of one launch; name a --kernel of {names}")
+    if form in (ReportFormat.TRITON, ReportFormat.PYTHON):
+        if len(every) > 1:
+            raise InputError(f"--format {form.value} is of one device; give one --target")
+        return (triton_configs if form is ReportFormat.TRITON else python_file)(every[0])
     if not made.problems:
         return report_html(every)
     first = next(iter(made.problems[0].values()))

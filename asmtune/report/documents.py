@@ -23,7 +23,7 @@ from asmtune.base.json_codec import (
 from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
-from asmtune.report.cells import spreadsheet_text
+from asmtune.report.cells import dtype_words, number, spreadsheet_text, words
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -80,6 +80,33 @@ def _csv_cell(value: Any) -> Any:
     return spreadsheet_text(value) if isinstance(value, str) else value
 
 
+def triton_configs(report: PruneReport) -> str:
+    """Write the kept configs as a list of Python, the best first, as `triton.autotune` takes it."""
+    rows = []
+    for verdict in report.kept:
+        config = verdict.config
+        options = [f"num_warps={config.num_warps}", f"num_stages={config.num_stages}"]
+        options += [f"num_ctas={config.num_ctas}"] if config.num_ctas != 1 else []
+        options += [f"maxnreg={config.maxnreg}"] if config.maxnreg is not None else []
+        constexprs = ", ".join(f'"{name}": {value!r}' for name, value in config.kwargs.items())
+        predicted = number(verdict.predicted_us)
+        rows.append(
+            f"    triton.Config({{{constexprs}}}, {', '.join(options)}),"
+            f"  # rank {verdict.rank or '-'}, {predicted} us predicted\n"
+        )
+    return f"[\n{''.join(rows)}]"
+
+
+def python_file(report: PruneReport) -> str:
+    """Write the kept configs as a file of Python, to be imported beside the kernel."""
+    launch = f"{report.kernel} at {words(report.shape)} {dtype_words(report.dtypes)}"
+    return (
+        f'"""Configs of {launch} on {report.target}."""\n\n'
+        "import triton\nimport triton.language\n\n"
+        f"CONFIGS = {triton_configs(report)}\n"
+    )
+
+
 def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:
     """Count the dropped configs by stage and reason."""
     return [
@@ -89,6 +116,15 @@ def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:
 
 
 _STAGES: Final = (None, "rules", "estimate", "sketch", "compile", "score")
+
+
+def is_report(path: Path) -> bool:
+    """Return whether a file begins as a report does."""
+    try:
+        with path.open("rb") as file:
+            return FORMAT.encode() in file.read(len(FORMAT) + 32)
+    except OSError:
+        return False
 
 
 def read_reports(path: Path) -> list[PruneReport]:

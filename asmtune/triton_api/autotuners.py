@@ -57,6 +57,20 @@ def searched_configs(
         instance.nargs = held
 
 
+def pruning_autotuner(prune: Callable[..., Any]) -> Any | None:
+    """Return the autotuner that is calling its `early_config_prune`; None where none is.
+
+    Triton hands that function the configs and the launch, but not the kernel.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, Autotuner) and owner.early_config_prune is prune:
+            return owner
+        frame = frame.f_back
+    return None
+
+
 def plain_rules(kernel: Any) -> Rules | None:
     """Return the rules of `@triton.heuristics`, in the order of their calls.
 

@@ -13,10 +13,12 @@ import torch
 import asmtune
 from asmtune import asm_autotune
 from asmtune.base.errors import ArgumentTypeError
+from asmtune.base.settings import Settings
 from asmtune.core.assumed_import import importing_for
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import import_module
 from asmtune.runtime.offline.host_functions import assumed_gpu, only_launch
+from asmtune.store.seeds import SeedFolder
 from tests.command_lines import Commands
 from tests.sample_kernels import scale
 
@@ -198,3 +200,26 @@ def test_a_function_in_python() -> None:
     loaded = only_launch(halved, (x, x), load_target("H200"))
     assert loaded.problem.programs(loaded.space.first(n=4096)) == (64, 1, 1)
     assert "triton" in sys.modules
+
+
+def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> None:
+    """The kept configs are code that runs, and seeds of the kernel that is named."""
+    saved = tmp_path / "report.json"
+    named = ("--axis", "BLOCK=64,256", "--arg", "x=fp16[4096]", "--keep", "2", "--no-caps")
+    ran = commands.run(
+        "prune-report", f"{file}:follows", *named, "--format", "json", "-o", str(saved)
+    )
+    assert ran.code == 0, ran
+    kept = [
+        v["config"] for v in json.loads(saved.read_text())["reports"][0]["verdicts"] if v["kept"]
+    ]
+    scope: dict[str, Any] = {}
+    code = commands.run("prune-report", str(saved), "--format", "python").out
+    exec(code, scope)  # what the command has just printed
+    assert [asmtune.Config.of(one).to_dict() for one in scope["CONFIGS"]] == kept
+    assert "--kernel hosts.double" in commands.refused("import", str(saved)).replace(
+        "mm.", "hosts."
+    )
+    assert commands.run("import", str(saved), "--kernel", "hosts.double").code == 0
+    (entry,) = SeedFolder(Settings.from_environment().seeds_dir).of("hosts.double")
+    assert [config.to_dict() for config in entry.configs] == kept

@@ -102,6 +102,21 @@ def test_what_an_autotuner_would_time() -> None:
     assert autotuners.searched_configs(tiny, (), {}) is None
 
 
+def test_the_autotuner_that_prunes() -> None:
+    """A function of `prune_configs_by` finds the autotuner that calls it, and none elsewhere."""
+    found = []
+
+    def prune(configs: list[Any], _: Any, **__: Any) -> list[Any]:
+        found.append(autotuners.pruning_autotuner(prune))
+        return configs
+
+    configs = [triton.Config({"BLOCK": block}) for block in (16, 32)]
+    tuner = triton.autotune(configs, key=[], prune_configs_by={"early_config_prune": prune})(tiny)
+    autotuners.searched_configs(tuner, (None, 32), {})
+    prune(configs, {})
+    assert found == [tuner, None]
+
+
 def launches(x: torch.Tensor) -> None:
     """Launch a kernel."""
     tiny[(1,)](x, x.numel(), BLOCK=tl.constexpr(16))

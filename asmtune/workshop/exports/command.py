@@ -20,7 +20,9 @@ from asmtune.base.settings import Settings
 from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
 from asmtune.cli.output import Json, check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
-from asmtune.core.records.tuned import TuneRecord
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.verdicts import PruneReport
+from asmtune.report.documents import is_report, read_reports
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged, without_samples
@@ -225,7 +227,8 @@ def import_configs(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files that `export` writes, fused_moe files of vLLM or SGLang, or - for stdin."
+            help="Files that `export` writes, reports of `prune-report --format json`, fused_moe "
+            "files of vLLM or SGLang, or - for stdin."
         ),
     ],
     as_seeds: Annotated[
@@ -233,7 +236,9 @@ def import_configs(
     ] = False,
     kernel: Annotated[
         str | None,
-        typer.Option(help="The kernel that fused_moe files are for, as `cache ls` names it."),
+        typer.Option(
+            help="The kernel that fused_moe files and reports are for, as `cache ls` names it."
+        ),
     ] = None,
     names: Map = None,
     where: Where = None,
@@ -242,15 +247,15 @@ def import_configs(
     """Add records to the user's store, and configs of other programs as seeds.
 
     A record takes the place of that of the same key, and launches use it as it is. A seed is a
-    config without timings, of a fused_moe file: a search times it first, and no launch
-    uses it untimed.
+    config without timings, of a fused_moe file or a report: a search times it first, and no
+    launch uses it untimed.
 
     A whole file is checked first. Where an import is cut off, whole records are in the store;
     importing the file again adds the rest.
     """
     mapping = MoeMap.parse(names or ())
     # Files of fused_moe, which are named so, have no timings.
-    hints = [file for file in files if as_seeds or file.name.startswith("E=")]
+    hints = [f for f in files if as_seeds or f.name.startswith("E=") or is_report(f)]
     entries = [entry for file in hints for entry in _read_seeds(file, kernel, mapping)]
     whole = [file for file in files if file not in hints]
     count, said = 0, []
@@ -289,6 +294,8 @@ def _read_seeds(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConf
         text = read_limited(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    if is_report(path):
+        return [_seeds_of(report, kernel, path) for report in read_reports(path)]
     try:
         if path.name.startswith("E="):
             return read_moe(path.name, parse_json(text), kernel, names)
@@ -298,3 +305,19 @@ def _read_seeds(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConf
         raise InputError(f"{path}: {error}") from error
     except ValueError as error:
         raise InputError(f"{path}: not JSON ({error})") from error
+
+
+def _seeds_of(report: PruneReport, kernel: str | None, path: Path) -> KeyedConfigs:
+    """Return what a report keeps, as seeds of a kernel on any device.
+
+    Raises:
+        InputError: the kernel is not named.
+    """
+    if kernel is None:
+        raise InputError(
+            f"{path}: a report of {report.kernel}; name the kernel as the program's own, module "
+            f"and name, as --kernel mm.{report.kernel}; `asmtune cache ls` shows those tuned"
+        )
+    key = TuneKey(kernel, dict(report.shape), dict(report.dtypes), "")
+    kept = tuple(verdict.config.plain for verdict in report.kept)
+    return KeyedConfigs(key, kept)
