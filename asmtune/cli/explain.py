@@ -19,6 +19,7 @@ from asmtune.cli.kernel_arguments import (
     KernelArguments,
     Only,
     Shape,
+    SpaceOption,
 )
 from asmtune.cli.output import Json, write_result
 from asmtune.cli.prune_report import ScorerName
@@ -59,6 +60,7 @@ def explain(
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
     only: Only = None,
+    space: SpaceOption = None,
     scorer: ScorerName = "roofline",
     alone: Annotated[bool, typer.Option(help="Do not rank it among the space's configs.")] = False,
     against: Annotated[
@@ -83,7 +85,7 @@ def explain(
         raise InputError(f"{kernel!r} is a run: `asmtune runs show {kernel}` shows it")
     language = _language(code, machine)
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
-    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only)
+    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space)
     loaded = arguments.one(machine)
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)

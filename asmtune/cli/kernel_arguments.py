@@ -30,6 +30,10 @@ Arguments = Annotated[
 Grid = Annotated[
     str | None, typer.Option(help='Programs of a function\'s kernel: "cdiv(n, BLOCK), batch".')
 ]
+SpaceOption = Annotated[
+    str | None,
+    typer.Option(help="auto: axes from the source of a function's kernel, by its block sizes."),
+]
 Only = Annotated[
     str | None,
     typer.Option("--kernel", metavar="NAME", help="A kernel of those that the function launches."),
@@ -48,6 +52,7 @@ class KernelArguments:
         values: "name=value" each, of a function; "name=pattern" of index tensors.
         grid: "cdiv(n, BLOCK)", of a kernel's function.
         only: name of a kernel, of those that a host function launches.
+        space: "auto" for a space that is proposed from the source of a function's kernel.
     """
 
     kernel: str
@@ -57,6 +62,7 @@ class KernelArguments:
     values: tuple[str, ...] = ()
     grid: str | None = None
     only: str | None = None
+    space: str | None = None
 
     def load(self, target: Target) -> list[LoadedKernel]:
         """Make problems, on meta tensors, and their spaces: one for each launch.
@@ -68,13 +74,18 @@ class KernelArguments:
         """
         axes = unique("--axis", map(parse_axis, self.axes))
         Space(axes)  # refuses malformed values before the kernel's file is imported
+        if self.space not in (None, "auto"):
+            raise InputError(
+                f"--space {self.space}: expected auto; --axis NAME=V1,V2 gives an axis"
+            )
         if ":" in self.kernel:
             if self.shape is not None or self.dtype is not None:
                 raise InputError(
                     "--shape and --dtype are for kernel modules; give a function --arg"
                 )
             return self._function(target, axes)
-        for option, given in (("--grid", self.grid), ("--kernel", self.only)):
+        options = {"--grid": self.grid, "--kernel": self.only, "--space": self.space}
+        for option, given in options.items():
             if given is not None:
                 raise InputError(f"{option} is for a function, named as file.py:function")
         check_inputs((), self.dtype)
@@ -121,12 +132,26 @@ class KernelArguments:
         if is_host_function(function):
             given = parse_arguments(function, self.values, self.kernel)
             loaded = host_launches(function, given, assumed_gpu(target), self.kernel, module)
-            return [with_options(one, axes, self.grid) for one in self._chosen(loaded)]
+            return [
+                with_options(self._proposed(one), axes, self.grid) for one in self._chosen(loaded)
+            ]
         if self.only is not None:
             raise InputError(f"--kernel is for a host function, and {self.kernel} is a kernel")
         with self._importing(target):
             problem, space = plain_function(self.kernel, self.values, self.grid, axes)
-        return [LoadedKernel(problem, space, notes=assumptions_of(problem))]
+        plain = LoadedKernel(problem, space, notes=assumptions_of(problem))
+        proposed = self._proposed(plain)
+        return [replace(proposed, space=proposed.space.replace(**axes)) if self.space else plain]
+
+    def _proposed(self, loaded: LoadedKernel) -> LoadedKernel:
+        """Give a launch the space that its kernel's source proposes, if that was asked for."""
+        if self.space is None:
+            return loaded
+        from asmtune.core.space.proposal import proposal_for
+
+        problem, proposal = proposal_for(loaded.problem)
+        notes = (*loaded.notes, *proposal.notes)
+        return replace(loaded, problem=problem, space=proposal.space, notes=notes)
 
     def _chosen(self, loaded: list[LoadedKernel]) -> list[LoadedKernel]:
         chosen = [one for one in loaded if self.only in (None, one.problem.name)]

@@ -22,6 +22,7 @@ from asmtune.cli.kernel_arguments import (
     KernelArguments,
     Only,
     Shape,
+    SpaceOption,
 )
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.core.config import Config
@@ -120,6 +121,7 @@ def prune_report(
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
     only: Only = None,
+    space: SpaceOption = None,
     keep: KeepOption = None,
     compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
@@ -159,7 +161,9 @@ def prune_report(
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
-        arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only)
+        arguments = KernelArguments(
+            kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space
+        )
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
         choices |= {"caps": caps, "search_held_tiles": tiles}
         made = _made(_grouped(arguments, target), choices, timings, stored)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import triton
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
 _INTERPRETER: Final = threading.RLock()
 
 
+def _proposed(kernel: Any) -> Space:
+    from asmtune.core.space.proposal import proposed_space
+
+    return proposed_space(kernel)
+
+
 class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     """A kernel that finds its configs; launched as `kernel[grid](*args, **kwargs)`.
 
@@ -64,6 +71,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
 
     def __init__(self, kernel: Any, options: DecoratorOptions) -> None:
         check_kernel(kernel, strict=options.strict)
+        if isinstance(options.space, str):  # it is AUTO
+            options = replace(options, space=functools.partial(_proposed, kernel))
         self.options = options
         given = options.choices.get
         resets = [named_arguments(options, name) for name in ("reset_to_zero", "restore_value")]

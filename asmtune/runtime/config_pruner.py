@@ -129,7 +129,7 @@ def _here() -> Target:
     """Return the target of the GPU at hand.
 
     Raises:
-        InputError: there is none, or it is unknown.
+        InputError: no GPU is at hand, or it is unknown.
     """
     from asmtune.core.hardware.shipped import match_device
     from asmtune.measure.timing.nvml import device_name

@@ -11,7 +11,7 @@ from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import AUTO, Space
 from asmtune.runtime.checks import FORM, check_configs
 from asmtune.runtime.options import (
     HOST_LAUNCH_US,
@@ -106,7 +106,8 @@ def asm_autotune(
             `kernel_call` launches once, with hooks and with what puts arguments back; outputs are
             checked before. As in Triton, `warmup`, `rep` and `use_cuda_graph` leave it unused.
         cache_results: accepted, and without effect: results are always kept.
-        space: a `Space`, axes by name, or a function that makes one; instead of `configs`.
+        space: a `Space`, axes by name, a function that makes one, or "auto": block sizes, warps
+            and stages by the kernel's source; instead of `configs`.
         effort: how hard to search: "quick", "balanced" (default), "thorough", "exhaustive", or an
             `Effort`.
         isolate: whether configs run in a process of their own, so that one that faults or hangs
@@ -206,7 +207,8 @@ def decorator_options(
 def _check_space_source(space: Any) -> None:
     """Check that `space=` can be one; a function that makes one is called at the first launch."""
     is_class = isinstance(space, type) and not issubclass(space, Space)
-    if callable(space) and not is_class and not is_kernel(space):
+    is_auto = isinstance(space, str) and space == AUTO
+    if (callable(space) and not is_class and not is_kernel(space)) or is_auto:
         return
     if is_class or isinstance(space, str) or not isinstance(space, Space | Collection):
         raise ArgumentTypeError(

@@ -138,6 +138,7 @@ def _expected(
 
 Arguments = Mapping[str, Any]
 SpaceSource = Space | Mapping[str, Iterable[Any]] | Sequence[Any] | Callable[[], Any]
+"""`space=` of a decorator; a text is `AUTO`."""
 OnMiss = Literal["tune", "predict", "background", "raise"]
 
 ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)

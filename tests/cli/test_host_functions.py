@@ -223,3 +223,14 @@ def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> No
     assert commands.run("import", str(saved), "--kernel", "hosts.double").code == 0
     (entry,) = SeedFolder(Settings.from_environment().seeds_dir).of("hosts.double")
     assert [config.to_dict() for config in entry.configs] == kept
+
+
+def test_an_automatic_space(commands: Commands, file: Path) -> None:
+    """`--space auto` finds block sizes, warps and bounds by the source and the launch's sizes."""
+    named = ("--arg", "x=fp32[2000]", "--space", "auto", "--no-caps", "--keep", "100%")
+    (report,) = reports(commands, f"{file}:follows", *named, "--compile", "all")
+    rows = {(v["config"]["BLOCK"], v["config"]["num_warps"]) for v in report["verdicts"]}
+    assert rows == {(b, w) for b in (64, 128, 256, 512, 1024, 2048) for w in (1, 2, 4, 8, 16)}
+    assert any(note.startswith("space auto") for note in report["notes"])
+    assert "--space" in commands.refused("prune-report", "tiled_matmul", "--space", "auto")
+    assert "expected auto" in commands.refused("prune-report", f"{file}:follows", "--space", "all")

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import SpaceError
 from asmtune.base.text import did_you_mean
@@ -51,6 +51,10 @@ def _completed(config: Config, axes: Mapping[str, tuple[Any, ...]]) -> Config:
     if not missing:
         return config
     return Config(**{**vars(config), "kwargs": {**config.kwargs, **missing}})
+
+
+AUTO: Final = "auto"
+"""In the place of a space: one that is proposed from the kernel's source (`proposal`)."""
 
 
 def axis_values(name: str, values: Iterable[Any]) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import AUTO, Space
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.jit_functions import jit_function
@@ -99,24 +99,32 @@ def load_kernel(
     """Make the problem and the space of a kernel module, or of a problem with a `space`.
 
     By default space, first shape and first dtype are the module's; `axes` replace the space's.
+    "auto" is the space that a problem's kernel proposes.
 
     Raises:
         InputError: the kernel is unknown, or shape, dtype, axes or space do not fit it.
     """
-    module = None
+    module: KernelModule | None = None
+    notes: tuple[str, ...] = ()
     if isinstance(kernel, Problem):
         if space is None or shape is not None or dtype is not None:
             raise InputError(
                 f"problem {kernel.name}: give its space, and neither shape nor dtype, "
                 "which the problem holds"
             )
-        problem, searched = kernel, Space.of(space)
+        if isinstance(space, str) and space == AUTO:
+            from asmtune.core.space.proposal import proposal_for
+
+            problem, proposal = proposal_for(kernel)
+            searched, notes = proposal.space, proposal.notes
+        else:
+            problem, searched = kernel, Space.of(space)
     else:
         module = kernel_module(kernel)
         problem = _problem(module, shape, dtype)
         own = f"space of kernel {module.name}"
         searched = required(own, module.space) if space is None else Space.of(space)
-    return LoadedKernel(problem, searched.replace(**axes) if axes else searched, module)
+    return LoadedKernel(problem, searched.replace(**axes) if axes else searched, module, notes)
 
 
 def _problem(module: KernelModule, shape: Shape | None, dtype: str | None) -> Problem:

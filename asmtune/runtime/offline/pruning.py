@@ -84,10 +84,10 @@ def prune_report(
     Args:
         kernel: a kernel module, by name, file or as loaded; a `Problem`, whose tensors may be
             meta tensors; or a Python function that launches one kernel.
-        arguments: what the function is called with, on the target; meta tensors serve. Of a
+        arguments: what the function is called with, on the target; meta tensors serve. With a
             problem, its space.
-        space: a `Space`, configs, or axes by name; by default the module's own, or that of the
-            kernel's decorator.
+        space: a `Space`, configs, axes by name, or "auto" for one that the kernel's source
+            proposes; by default the module's own, or that of the kernel's decorator.
         target: a device's name, a JSON descriptor, or a `Target`.
         shape: sizes by name; by default the module's first.
         dtype: one of the module's; by default its first.
@@ -126,7 +126,8 @@ def prune_report(
 
         loaded = only_launch(kernel, arguments, machine)
         if space is not None or axes:
-            loaded = load_kernel(loaded.problem, space or loaded.space, axes=axes)
+            found = load_kernel(loaded.problem, space or loaded.space, axes=axes)
+            loaded = replace(found, notes=(*loaded.notes, *found.notes))
     else:
         loaded = load_kernel(kernel, space, shape=shape, dtype=dtype, axes=axes)
     funnel = Funnel(

@@ -1,0 +1,264 @@
+"""A space proposed from a kernel's source: `space="auto"`.
+
+A `tl.constexpr` is a block size if a tile has it as its extent (`tl.arange(0, BLOCK)`), and it is
+free if the program's place or a loop follows it (`pid * BLOCK`, `range(0, K, BLOCK)`): another
+value then computes the same. One that only has to cover a row is not free.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from asmtune.base.errors import SpaceError
+from asmtune.core.config import Config
+from asmtune.core.problem import Problem
+from asmtune.core.space.space import Space
+from asmtune.triton_api.jit_functions import (
+    constexprs,
+    defaults,
+    heuristic_rules,
+    is_device_function,
+    is_gluon,
+    jit_function,
+    source_text,
+    variables_seen,
+)
+
+_ROWS: Final = (64, 16, 32, 128, 256)
+"""Extents of a product's tile, the default first; `tl.dot` takes 16 and more."""
+_DEPTHS: Final = (32, 16, 64, 128)
+_LINE: Final = (1024, 64, 128, 256, 512, 2048, 4096, 8192)
+_SIDES: Final = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
+_TILE: Final = (64, 16384)
+"""Fewest and most elements of a tile without a product."""
+_MOST_CALLS: Final = 8
+
+
+@dataclass
+class Uses:
+    """How a kernel's source uses its constexprs, by name.
+
+    Attributes:
+        extents: extents of tiles.
+        placed: factors of a place (`pid * BLOCK`), or divisors of a size (`cdiv(M, BLOCK)`).
+        stepped: in the bounds or the step of a loop, with the names beside each.
+        has_product: whether tiles are multiplied.
+        has_loop: whether there is a loop.
+    """
+
+    extents: set[str] = field(default_factory=set)
+    placed: set[str] = field(default_factory=set)
+    stepped: dict[str, set[str]] = field(default_factory=dict)
+    has_product: bool = False
+    has_loop: bool = False
+
+    @property
+    def free(self) -> list[str]:
+        """Return the block sizes that may have another value, in no order."""
+        return [name for name in self.extents if name in self.placed or name in self.stepped]
+
+
+@dataclass(frozen=True)
+class ProposedSpace:
+    """A space, and what a user should know of it."""
+
+    space: Space
+    notes: tuple[str, ...]
+
+
+def proposed_space(kernel: Any) -> Space:
+    """Propose the space of a kernel by its source alone.
+
+    Raises:
+        SpaceError: no constexpr is a free block size; says what there is.
+    """
+    return _space(kernel, _uses_of(kernel))
+
+
+def proposal_for(problem: Problem) -> tuple[Problem, ProposedSpace]:
+    """Propose the space of a launch, bounded by its sizes.
+
+    The launch's own values of the axes are taken from its arguments, and are the default.
+
+    Returns:
+        The problem without the axes among its arguments, and the proposal.
+
+    Raises:
+        SpaceError: no constexpr is a free block size, or its tensors have blocks of the host.
+    """
+    described = [n for n, v in problem.arguments.items() if hasattr(v, "block_shape")]
+    if described:
+        raise SpaceError(
+            f"space auto: the blocks of {', '.join(described)} come from the host; list configs "
+            "whose pre_hook sets them"
+        )
+    uses = _uses_of(problem.kernel)
+    if not callable(problem.grid):  # a grid that was computed before follows nothing
+        uses.placed &= uses.stepped.keys()
+    space = _space(problem.kernel, uses)
+    free = [name for name in space.axes if name in uses.extents]
+    given = {name: problem.arguments[name] for name in free if name in problem.arguments}
+    own = {name: v for name, v in problem.arguments.items() if name not in given}
+    launch = replace(problem, arguments=own)
+    space = _bounded(launch, space, uses, given)
+    kept = sorted(constexprs(problem.kernel) - set(free))
+    note = f"space auto: {', '.join(space.axes)} are searched"
+    note += f", {', '.join(kept)} keep their values" if kept else ""
+    return launch, ProposedSpace(space, (note,))
+
+
+def _space(kernel: Any, uses: Uses) -> Space:
+    names = [name for name in jit_function(kernel).arg_names if name in uses.free]
+    if is_gluon(kernel) or not names:
+        why = "its layouts name the warps" if is_gluon(kernel) else "none is a free block size"
+        listed = ", ".join(sorted(constexprs(kernel))) or "none"
+        raise SpaceError(
+            f"space auto: kernel {jit_function(kernel).__name__}: {why}; its constexprs are "
+            f"{listed}: give axes, such as --axis BLOCK=64,128 or space={{'BLOCK': [64, 128]}}"
+        )
+    axes: dict[str, Iterable[Any]] = {}
+    for name in names:
+        is_line = len(uses.extents) == 1 or name in uses.stepped
+        values: tuple[int, ...] = _LINE if is_line else _SIDES
+        if uses.has_product:
+            values = _DEPTHS if name in uses.stepped and name not in uses.placed else _ROWS
+        axes[name] = values
+    axes["num_warps"] = (4, 2, 8) if uses.has_product else (4, 1, 2, 8, 16)
+    if uses.has_loop:
+        axes["num_stages"] = (3, 2, 4, 5) if uses.has_product else (3, 1, 2)
+    space = Space(axes)
+    if len(names) > 1 and not uses.has_product:
+        space = space.where("a tile of 64 to 16384 elements", _sized(names))
+    return space
+
+
+def _sized(names: list[str]) -> Any:
+    least, most = _TILE
+    source = f"lambda {', '.join(names)}: {least} <= {' * '.join(names)} <= {most}"
+    return eval(source)  # a predicate's parameters name the axes
+
+
+def _bounded(problem: Problem, space: Space, uses: Uses, given: Mapping[str, Any]) -> Space:
+    """Leave out extents beyond a launch's sizes; put the launch's own values first."""
+    axes = {name: list(values) for name, values in space.axes.items()}
+    for name, partners in uses.stepped.items():
+        sizes = [problem.arguments.get(n) for n in partners]
+        whole = [size for size in sizes if type(size) is int]
+        if name in axes and len(whole) == 1:
+            axes[name] = [v for v in axes[name] if v < 2 * whole[0]] or axes[name][:1]
+    first = {name: values[0] for name, values in axes.items()}
+    for name in [*axes]:
+        if name in uses.placed:
+            axes[name] = _followed(problem, axes, name, first)
+    for name, value in given.items():
+        axes[name] = [value, *(other for other in axes[name] if other != value)]
+    return Space(axes, space.constraints)
+
+
+def _followed(
+    problem: Problem, axes: Mapping[str, list[Any]], name: str, first: Mapping[str, Any]
+) -> list[Any]:
+    """Leave out values for which the grid is that of the half: nothing is left to cover."""
+    programs = {}
+    for value in sorted(axes[name]):
+        grid = problem.grid_of(Config.from_dict({**first, name: value}))
+        programs[value] = grid if isinstance(grid, tuple) else None
+    if len(set(programs.values())) == 1:
+        return axes[name]
+    beyond = {
+        value
+        for value, grid in programs.items()
+        if grid is not None and programs.get(value // 2) == grid and value > 1
+    }
+    return [value for value in axes[name] if value not in beyond]
+
+
+def _uses_of(kernel: Any) -> Uses:
+    uses, function = Uses(), jit_function(kernel)
+    ruled = {name for name, _ in heuristic_rules(kernel)}
+    names = {name: name for name in constexprs(kernel) - ruled}
+    for name, value in defaults(kernel).items():
+        if isinstance(value, bool | str):
+            names.pop(name, None)
+    _Reader(uses, names, variables_seen(function), 0).visit(_tree(function))
+    return uses
+
+
+def _tree(function: Any) -> ast.AST:
+    return ast.parse(textwrap.dedent(source_text(function)))
+
+
+class _Reader(ast.NodeVisitor):
+    """Notes what a function does with the kernel's constexprs, which it knows by its own names."""
+
+    def __init__(self, uses: Uses, names: dict[str, str], seen: dict[str, Any], depth: int) -> None:
+        self._uses, self._names, self._seen, self._depth = uses, names, seen, depth
+
+    def _own(self, node: ast.AST) -> Iterator[str]:
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and one.id in self._names:
+                yield self._names[one.id]
+
+    def visit_For(self, node: ast.For) -> None:
+        """Note the loop, what is in its bounds, and the sizes beside it."""
+        self._uses.has_loop = True
+        beside = {one.id for one in ast.walk(node.iter) if isinstance(one, ast.Name)}
+        for name in self._own(node.iter):
+            self._uses.stepped.setdefault(name, set()).update(beside - {name})
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        """Note the loop."""
+        self._uses.has_loop = True
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        """Note factors and divisors."""
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            is_name = isinstance(side, ast.Name) and side.id in self._names
+            is_divisor = isinstance(node.op, ast.FloorDiv) and side is node.right
+            is_placed = isinstance(node.op, ast.Mult) or is_divisor
+            if is_name and is_placed and not isinstance(other, ast.Constant):
+                self._uses.placed.update(self._own(side))
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Note extents of tiles, products, divisors, and what the functions called do."""
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if name in _TILES:
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                self._uses.extents.update(self._own(argument))
+        if name in ("dot", "dot_scaled"):
+            self._uses.has_product = True
+        if name == "cdiv" and len(node.args) == 2:
+            self._uses.placed.update(self._own(node.args[1]))
+        function = self._seen.get(name)
+        if (
+            hasattr(function, "arg_names")
+            and is_device_function(function)
+            and self._depth < _MOST_CALLS
+        ):
+            self._follow(function, node)
+        self.generic_visit(node)
+
+    def _follow(self, function: Any, node: ast.Call) -> None:
+        own = getattr(function, "arg_names", ())  # a `constexpr_function` has none
+        arguments = dict(zip(own, node.args, strict=False))
+        arguments |= {k.arg: k.value for k in node.keywords if k.arg}
+        names = {
+            name: self._names[value.id]
+            for name, value in arguments.items()
+            if isinstance(value, ast.Name) and value.id in self._names
+        }
+        seen = variables_seen(function)
+        _Reader(self._uses, names, seen, self._depth + 1).visit(_tree(function))
+
+
+_TILES: Final = frozenset(
+    {"arange", "zeros", "full", "make_block_ptr", "make_tensor_descriptor", "broadcast_to"}
+)
