@@ -11,6 +11,7 @@ from rich.text import Text
 from asmtune.core.config import Config, varying
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
+from asmtune.predict.prune.flow import A_GUESS
 from asmtune.report.cells import (
     Column,
     ReportTable,
@@ -44,16 +45,15 @@ COLUMNS: Final = (
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
-    """Tabulate the dropped configs of all targets by stage, then the kept ones target by target."""
+    """Tabulate the kept configs target by target, the answer in a line first; then what fell."""
     first = reports[0]
     title = Text.assemble(
         (one_line(first.kernel), "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
     )
-    notes = [
-        Text(one_line(f"{report.target}: {note}"), "yellow")
-        for report in reports
-        for note in report.notes
-    ]
+    answers = [Text(headline(report), "bold") for report in reports]
+    told = [(f"{report.target}: {note}", note) for report in reports for note in report.notes]
+    guesses = [Text(one_line(text), "yellow") for text, note in told if is_guess(note)]
+    notes = [Text(one_line(text), "yellow") for text, note in told if not is_guess(note)]
     hot = (
         "pred us and limit: the roofline's time and what takes most of it. "
         "tensor, cp.async, bar and instr count the hot loop once, "
@@ -61,7 +61,35 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
     )
     lines = [Text(line) for report in reports for line in worth(report)]
     kept = [_kept_table(report, reports) for report in reports]
-    return Group(title, _funnel_table(reports), *lines, *kept, Text(hot, "dim"), *notes)
+    table = _funnel_table(reports)
+    return Group(title, *answers, *guesses, *kept, Text(hot, "dim"), table, *lines, *notes)
+
+
+_GUESSES: Final = (A_GUESS, "the size of ")
+"""Beginnings of notes on what a report rests on and does not know."""
+
+
+def is_guess(note: str) -> bool:
+    """Return whether a note says that something was guessed: then nothing is certain."""
+    return note.startswith(_GUESSES)
+
+
+def headline(report: PruneReport) -> str:
+    """Say in one line what to time, and what is expected of the best of it."""
+    count = report.counts()["candidates"]
+    best = next((verdict for verdict in report.kept if verdict.rank == 1), None)
+    if best is None:
+        return f"{report.target}: time these {len(report.kept)} of {count:,}"
+    axes = varying([verdict.config for verdict in report.verdicts])
+    values = best.config.values()
+    named = words({a: values[a] for a in axes if values.get(a) is not None}) or str(best.config)
+    limit = best.bottleneck or ""
+    if best.terms_us and best.predicted_us and limit in best.terms_us:
+        limit += f" {best.terms_us[limit] / best.predicted_us:.0%}"
+    guess = f"{named}: {number(best.predicted_us)} us, {limit}"
+    if count == 1:
+        return f"{report.target}: one candidate, so that there is nothing to choose: {guess}"
+    return f"{report.target}: time these {len(report.kept)} of {count:,}; best guess {guess}"
 
 
 def _assembly(reports: Sequence[PruneReport]) -> str:
@@ -103,6 +131,8 @@ def _fate(report: PruneReport, stored: Verdict) -> str:
 
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
+    if any(map(is_guess, report.notes)) or report.counts()["candidates"] == 1:
+        return "how sure that is, is not known"
     if selection.expected_share is None or selection.chance_dropped is None:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"

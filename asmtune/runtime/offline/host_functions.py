@@ -31,6 +31,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import called_function
 from asmtune.ir.asm.cubin import read_cubin
+from asmtune.predict.prune.flow import A_GUESS
 from asmtune.runtime.offline.host_arguments import HostArguments
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.triton_api.assumed_gpu import AssumedGpu, Launch
@@ -168,7 +169,7 @@ def host_launches(
         drawn = _captured(call, given, gpu, "cpu")
         if len(drawn.launches) > len(made.launches) or drawn.failure is None:
             made = drawn
-            notes.append(f"{where} reads values of its tensors, which were drawn at random")
+            notes.append(f"{A_GUESS}{where} reads values of tensors, which were drawn at random")
     if made.failure is not None:
         if not made.launches:
             raise made.failure
