@@ -123,6 +123,7 @@ class Funnel:
             `auto` compiles all of a space that is not larger than what it would choose.
         sketches: outcomes of sketches by digest, like `known`.
         stored: a record's config, to compile, keep and mark whatever its rank.
+        wanted: further configs to compile whatever their rank, of the space or not.
     """
 
     target: Target
@@ -137,6 +138,7 @@ class Funnel:
     compile: Keep | None = None
     sketches: Outcomes = field(default_factory=dict)
     stored: Config | None = None
+    wanted: tuple[Config, ...] = ()
 
     def prune(self, problem: Problem, space: Space) -> PruneReport:
         """Judge every config of a space on a problem.
@@ -231,7 +233,12 @@ class Funnel:
         if self.caps and caps:
             with clock.stage("caps"):
                 verdicts = with_caps(verdicts, self.cap_source(), compiled)
-        return verdicts if self.stored is None else _marked(verdicts, self.stored, compiled)
+        verdicts = _with_wanted(verdicts, self._asked_for(), compiled)
+        return verdicts if self.stored is None else _marked(verdicts, self.stored)
+
+    def _asked_for(self) -> tuple[Config, ...]:
+        """Return the configs to compile whatever their rank."""
+        return self.wanted if self.stored is None else (self.stored, *self.wanted)
 
     def judge(self, problem: Problem, configs: Sequence[Config]) -> list[Verdict]:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""
@@ -281,7 +288,7 @@ class Funnel:
     ) -> Sketched:
         """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
-        note, wanted = "", () if self.stored is None else (self.stored,)
+        note, wanted = "", self._asked_for()
         if not can_sketch(self.target):
             with clock.stage("estimate"):
                 narrow = narrowed(front, configs, most, wanted)
@@ -301,19 +308,30 @@ class Funnel:
         return Sketched(verdicts, [], [note] if note else [])
 
 
-def _marked(
-    verdicts: Iterable[Verdict],
-    stored: Config,
+def _with_wanted(
+    verdicts: list[Verdict],
+    wanted: Sequence[Config],
     judge: Callable[[Sequence[Config]], Iterable[Verdict]],
 ) -> list[Verdict]:
-    """Mark the stored config's verdict, and compile it if only its rank was against that."""
+    """Compile the configs that are wanted and were not compiled, if only a rank was against it."""
     by_config = {verdict.config: verdict for verdict in verdicts}
-    own = by_config.get(stored)
-    if own is None or own.dropped_at in ("estimate", "sketch"):
-        (own,) = judge([stored])
+    left = [
+        config
+        for config in dict.fromkeys(wanted)
+        if config not in by_config or by_config[config].dropped_at in ("estimate", "sketch")
+    ]
+    if not left:
+        return verdicts
+    return [*(by_config | {verdict.config: verdict for verdict in judge(left)}).values()]
+
+
+def _marked(verdicts: Iterable[Verdict], stored: Config) -> list[Verdict]:
+    """Mark the stored config's verdict."""
     mark = Reason(STORED, "the record's config, compiled and kept whatever its rank")
-    by_config[stored] = replace(own, reasons=(*own.reasons, mark))
-    return list(by_config.values())
+    return [
+        replace(verdict, reasons=(*verdict.reasons, mark)) if verdict.config == stored else verdict
+        for verdict in verdicts
+    ]
 
 
 class _Clock:

@@ -10,7 +10,7 @@ from asmtune.base.errors import CompileError, InputError, ProblemError, StoreErr
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.core.config import AMD_OPTIONS, Config
+from asmtune.core.config import AMD_OPTIONS, Config, check_types
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Artifact
@@ -20,13 +20,13 @@ from asmtune.core.space.space import Space
 from asmtune.measure.checks.workspaces import workspaces_of
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
-from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.roofline import suggestions
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code import CodeReader, Language
 from asmtune.report.explain.record import Explained, compared
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
+from asmtune.runtime.offline.pruning import PruneChoices
 from asmtune.store.lookup import StoreLookup
 
 BEST: Final = "best"
@@ -54,7 +54,9 @@ def named_config(text: str, option: str, base: Config) -> Config:
     unknown = [name for name in values if name not in known and name not in AMD_OPTIONS]
     if unknown:
         raise InputError(f"{option}: no axis {unknown[0]!r}; the axes are {', '.join(known)}")
-    return Config.from_dict({**base.values(), **values})
+    config = Config.from_dict({**base.values(), **values})
+    check_types(config)
+    return config
 
 
 def rival_before(
@@ -215,21 +217,26 @@ def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneR
     loaded, others = request.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
     listed = [request.chosen, *others]
-    space = Space.from_configs(listed)
-    if not request.alone:
-        listed = list(dict.fromkeys([*loaded.space.configs(**shape), *listed]))
-        space = Space.from_configs(listed, loaded.space.default)
+    space = Space.from_configs(listed) if request.alone else loaded.space
     with ProgressBar() as progress:
-        keep = Keep.default(scorer)
-        ranker = make_scorer(scorer)
-        funnel = Funnel(request.target, ranker, request.settings, keep, progress)
+        choices = PruneChoices.of(scorer, None, None)
+        funnel = Funnel(
+            request.target,
+            choices.scorer,
+            request.settings,
+            choices.keep,
+            progress,
+            compile=choices.compile,
+            wanted=tuple(listed),
+        )
         try:
             report = funnel.prune(loaded.problem, space)
             # Guesses about this config are shown with its times; alone, the first config takes
             # the place of a default, which it need not be.
             hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
             notes = [note for note in report.notes if not note.startswith(hidden)]
-            notes += _workspaces(request, funnel, listed)
+            others = [v.config for v in report.verdicts[:_LOOKED_AT]]
+            notes += _workspaces(request, funnel, [*listed, *others])
             return replace(report, notes=tuple(notes))
         except (CompileError, ProblemError):
             if not request.alone:
@@ -248,7 +255,7 @@ def _workspaces(request: ExplainRequest, funnel: Funnel, listed: Sequence[Config
     """Describe the arguments that the config writes in other slots than the default does."""
     loaded, chosen = request.loaded, request.chosen
     default = loaded.space.first(**loaded.problem.shape)
-    others = [default] if chosen != default else listed[: _LOOKED_AT + 1]
+    others = [default] if chosen != default else listed
     front = funnel.front(loaded.problem)
     own = front.slots(chosen)
     lines = (str(w) for other in others for w in workspaces_of(own, front.slots(other)).values())
