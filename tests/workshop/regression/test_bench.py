@@ -99,7 +99,7 @@ def test_rates(commands: Commands) -> None:
     us = row.statistics.p50_us
     per_second = (number(row.load.flops / us / 1e3), number(row.load.bytes / us / 1e3))
     assert rates(row) == per_second
-    assert rates(replace(row, load=None)) == ("-", "-", "-")
+    assert rates(replace(row, load=None)) == ("-", "-")
     noisy = replace(row, samples=((8.0,) * 19 + (16.0,),))
     text = rendered(bench_table(replace(run, rows=(noisy,))), 200)
     assert "doubled n=4096: RSD 21.3% of 20 samples stays above 5%" in text
