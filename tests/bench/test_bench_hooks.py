@@ -13,9 +13,8 @@ import torch
 from asmtune.base.errors import InputError
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import BenchSetup
+from asmtune.measure.bench.base import BenchSetup, TunerHooks
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine

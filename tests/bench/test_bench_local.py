@@ -10,8 +10,8 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.trials import DeviceLostError
 from tests.bench.bench_support import entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

@@ -28,8 +28,7 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import Opaque
-from asmtune.measure.bench.base import BenchSetup, TimingCandidate, TimingSetup
-from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate, TimingSetup, TunerHooks
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy

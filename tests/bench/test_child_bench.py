@@ -22,9 +22,8 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import AccessStrides, ConfigSlots, ProgramStride, WrittenSlots
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
-from asmtune.measure.bench.child_bench import ChildBench
+from asmtune.measure.bench.child_bench import ChildBench, environment
 from asmtune.measure.bench.dedup import Team
-from asmtune.measure.bench.gpu import environment
 from tests.bench.bench_support import CHILD, entrant, setup
 
 

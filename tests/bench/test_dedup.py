@@ -15,8 +15,8 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
+from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.dedup import DedupBench, binary_digest, open_bench
 from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import artifact, entrant, problem, setup

@@ -11,10 +11,10 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.core.records.tuned import Measurement
+from asmtune.measure.bench.base import TunerHooks
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.gpu import DeviceLostError
-from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.trials import DeviceLostError
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 

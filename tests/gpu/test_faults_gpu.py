@@ -18,8 +18,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Outcome, TimingCandidate
+from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.measure.bench.base import TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,10 @@ from asmtune.compile.load import Binary
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
-from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.gpu import environment
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, require_device
 
@@ -149,7 +149,6 @@ class ChildBench:
         self._notes: tuple[str, ...] = ()
         self._restarts = self._crashes = 0
         self._session: ChildSession | None = None
-        self._spare: ChildSession | None = None
         self._closed = False
         self._turn = threading.RLock()
         self._shared = pack(setup) if shared is None else shared
@@ -198,9 +197,8 @@ class ChildBench:
         if (session := self._session) is not None:
             session.stop()
         with self._turn:
-            for started in (self._session, self._spare):
-                if started is not None:
-                    started.close()
+            if self._session is not None:
+                self._session.close()
             if self._owns_shared:
                 self._shared.close()
 
@@ -286,15 +284,12 @@ class ChildBench:
         """
         while self._session is None:
             self._restarts += bool(self.device)
-            self._session, self._spare = self._spare or self._start(), None
+            self._session = self._start()
             if self._closed:
                 raise MeasureError("this bench is closed: open another one")
             crash = self._warm_up_child(self._session)
             if crash is not None:
                 self._record_crash(crash)
-            elif self._restarts > 1:
-                # If two configs killed the child, others will: the next process imports meanwhile.
-                self._spare = self._start()
         return self._session
 
     def _start(self) -> ChildSession:
@@ -357,3 +352,19 @@ def _home(setup: BenchSetup) -> int | None:
         if device.type == "cuda":
             return int(device.index)
     return None
+
+
+def environment(index: int | None) -> Mapping[str, str]:
+    """Return this process's environment, changed so that a child sees one GPU only.
+
+    Raises:
+        InputError: this process sees fewer GPUs.
+    """
+    name, variables = "CUDA_VISIBLE_DEVICES", dict(os.environ)
+    if index is not None:
+        listed = variables.get(name)
+        seen = None if listed is None else [entry.strip() for entry in listed.split(",") if entry]
+        if seen is not None and index >= len(seen):
+            raise InputError(f"GPU {index}: {name}={listed} shows {len(seen)}, counted from 0")
+        variables[name] = str(index) if seen is None else seen[index]
+    return variables

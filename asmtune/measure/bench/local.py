@@ -10,9 +10,9 @@ from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError
-from asmtune.measure.bench.trials import LoadableConfig, trials_on
+from asmtune.core.records.tuned import Outcome
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
+from asmtune.measure.bench.trials import BenchGpu, DeviceLostError, LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.triton_api.launching import allocating
 from asmtune.triton_api.user_state import within

@@ -30,8 +30,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
-from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.trials import DeviceLostError
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.nvml import read_clocks
