@@ -155,16 +155,6 @@ def test_an_axis_that_is_no_constexpr_counts() -> None:
     assert len(inner.asked) == 2
 
 
-def test_the_rest_is_the_inner_benchs() -> None:
-    """Name, notes and the end are handed on."""
-    inner = Recorder()
-    bench = DedupBench(problem(), inner)
-    assert (bench.device, bench.notes) == ("a GPU", ("a note",))
-    bench.trial(twins(1))
-    bench.close()
-    assert inner.asked == []
-
-
 @pytest.mark.parametrize("devices", [[], [0, 0], [-1]], ids=str)
 def test_devices_must_be_indices(devices: list[int]) -> None:
     """None, twice the same or a negative one is refused before anything starts."""

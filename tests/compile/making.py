@@ -10,13 +10,28 @@ from typing import Any
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.lower import LowerRequest
-from asmtune.compile.pool import whole
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one, whole
 from asmtune.compile.sandbox import Sandbox, borrow_sandbox
 from asmtune.compile.worker import Job, Maker, made_in, make_artifact, make_sketch
+from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 NOWHERE = (Path("/dev/null/artifacts"),)
+
+
+def accepted(lowering: Lowering, config: Config) -> LowerRequest:
+    """Lower a config that the front end is to accept."""
+    request = lowering.request(config)
+    assert isinstance(request, LowerRequest), request
+    return request
+
+
+def compiled(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
+    """Compile a config that is to compile."""
+    made = compile_one(accepted(lowering, config), settings)
+    assert isinstance(made, Artifact), made
+    return made
 
 
 def _made(

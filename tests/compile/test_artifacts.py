@@ -7,8 +7,6 @@ import gzip
 import json
 import os
 import random
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,14 @@ from triton import knobs
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning, entry_path
+from asmtune.compile.artifacts import ArtifactCache, entry_path
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
 from asmtune.compile.seals import SECRET, read_secret, sealed
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
+from tests.compile.making import accepted
 from tests.sample_kernels import scale_problem
 
 DIGEST = "ab" * 32
@@ -69,17 +68,6 @@ def test_round_trip(cache: ArtifactCache) -> None:
     assert cache.get("cd" * 32) is None
     entry = json.loads(gzip.decompress(path_of(cache, DIGEST).read_bytes()))  # data, and no code
     assert set(entry) == {"digest", "entry", "arch", "outputs", "cubin", "metadata", "seconds"}
-
-
-def test_compiled_artifacts_round_trip(target: Target, empty_settings: Settings) -> None:
-    """What a compile made is what the folder gives back to the next process."""
-    request = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 64}))
-    assert isinstance(request, LowerRequest)
-    made = compile_one(request, empty_settings)
-    cache = ArtifactCache(empty_settings.artifacts_dir, 1 << 30)
-    assert isinstance(made, Artifact)
-    assert cache.get(request.digest) == made
-    assert list(empty_settings.artifacts_dir.glob("*/*")) == [path_of(cache, request.digest)]
 
 
 @pytest.mark.parametrize("kind", ["registers", "shared_memory", "ptxas", "compiler", "kernel"])
@@ -144,34 +132,6 @@ def _digest(made: Artifact) -> str:
     return made.digest
 
 
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system with no room; skipped where none can be mounted."""
-    place = tmp_path / "full"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(place)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("no file system can be mounted here")
-    try:
-        with pytest.raises(OSError, match="No space"):
-            (place / "filler").write_bytes(b"\0" * (1 << 20))
-        yield place
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def test_a_full_disk(full_disk: Path) -> None:
-    """A full disk is said to be full, nothing is half-written on it, and artifacts go elsewhere."""
-    cache = ArtifactCache(full_disk, 1 << 20)
-    with pytest.warns(ArtifactWarning, match="free some space"):
-        cache.put(DIGEST, artifact(50_000))
-    assert [path.name for path in files(full_disk)] == ["filler"]
-    assert cache.get(DIGEST) == artifact(50_000)
-    assert full_disk not in cache.prepare()[-1].parents
-
-
 def test_a_disk_that_fills_up(cache: ArtifactCache, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write that stops half way leaves neither part nor entry, and the old entry whole."""
     cache.put(DIGEST, artifact())
@@ -196,8 +156,7 @@ def test_a_disk_that_fills_up(cache: ArtifactCache, monkeypatch: pytest.MonkeyPa
 def test_digests_tell_requests_apart(target: Target) -> None:
     """Whatever changes the binary changes the digest; equal requests share it."""
     lowering = Lowering(scale_problem(), target, 30)
-    request = lowering.request(Config({"BLOCK": 64}))
-    assert isinstance(request, LowerRequest)
+    request = accepted(lowering, Config({"BLOCK": 64}))
     same = Lowering(scale_problem(), target, 30).request(Config({"BLOCK": 64}))
     others = [
         lowering.request(Config({"BLOCK": 128})),
@@ -283,8 +242,7 @@ def test_another_assembler_has_artifacts_of_its_own(
         settings = replace(empty_settings, jobs=jobs)
         for _ in compile_configs(lowering, configs, hooks, settings):
             pass
-        request = lowering.request(configs[0])
-        assert isinstance(request, LowerRequest)
+        request = accepted(lowering, configs[0])
         return ArtifactCache(empty_settings.artifacts_dir, 1 << 30).get(request.digest)
 
     plain, script = made(), tmp_path / "ptxas"

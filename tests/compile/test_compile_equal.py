@@ -12,14 +12,14 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_reference import compiled_by_triton
 
-from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.lower import Lowering
 from asmtune.compile.sandbox import Sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from tests.compile.making import compiled_in
+from tests.compile.making import accepted, compiled_in
 from tests.sample_kernels import (
     product_problem,
     scale,
@@ -31,16 +31,9 @@ MACHINES = ("A100", "H200", "B200", "RTX5090")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
-def request_of(problem: Problem, config: Config, machine: Target) -> LowerRequest:
-    """The request for one config, which the front end is to accept."""
-    request = Lowering(problem, machine, 30).request(config)
-    assert isinstance(request, LowerRequest), request
-    return request
-
-
 def check(problem: Problem, config: Config, machine: Target, sandbox: Sandbox) -> Artifact:
     """Compile on both ways; PTX, cubin and what a launch needs to know are equal."""
-    request = request_of(problem, config, machine)
+    request = accepted(Lowering(problem, machine, 30), config)
     artifact = compiled_in(sandbox, request, 60)
     assert isinstance(artifact, Artifact), artifact
     own = compiled_by_triton(problem, config, machine.capability)
@@ -76,12 +69,6 @@ def test_dtypes_equal(dtype: torch.dtype, shared_sandbox: Sandbox, target: Targe
 def test_integers_equal(n: int, shared_sandbox: Sandbox, target: Target) -> None:
     """One becomes a constant, sixteen is known to divide, large ones take 64 bits."""
     check(scale_problem(n), Config({"BLOCK": 256}), target, shared_sandbox)
-
-
-def test_clusters_equal(shared_sandbox: Sandbox, target: Target) -> None:
-    """A cluster of two programs, capped, is Triton's own."""
-    config = Config({"BLOCK": 512}, num_ctas=2, maxnreg=64)
-    check(scale_problem(), config, target, shared_sandbox)
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -142,7 +129,7 @@ def test_heuristics_equal(shared_sandbox: Sandbox, target: Target) -> None:
     """What `@triton.heuristics` computes from a config is compiled in."""
     wrapped = triton.heuristics({"BLOCK": lambda values: values["n"] // 8})(scale)
     arguments = scale_problem(1024).arguments
-    request = request_of(Problem(wrapped, arguments, (1,)), Config({}), target)
+    request = accepted(Lowering(Problem(wrapped, arguments, (1,)), target, 30), Config({}))
     artifact = compiled_in(shared_sandbox, request, 60)
     own = compiled_by_triton(Problem(scale, arguments, (1,)), Config({"BLOCK": 128}), 90)
     assert isinstance(artifact, Artifact)

@@ -94,21 +94,6 @@ def _ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_from_a_thread(
-    jobs: int, target: Target, empty_settings: Settings, settings: Settings
-) -> None:
-    """Another thread than the main one gets the same outcomes, one call after the other."""
-    lowering, chosen = Lowering(scale_problem(), target, 30), replace(empty_settings, jobs=jobs)
-    expected = dict(compile_configs(lowering, CONFIGS, hooks(), settings))
-    with ThreadPoolExecutor(1) as threads:
-        for part in (CONFIGS[:2], CONFIGS):
-            made = threads.submit(
-                lambda part=part: dict(compile_configs(lowering, part, hooks(), chosen))
-            )
-            assert made.result(120) == {n: expected[n] for n in range(len(part))}
-
-
 def refuses(config: Config, request: LowerRequest) -> Failure | None:
     """Raise at the third config."""
     if config == CONFIGS[2]:
