@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from triton import knobs
 
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.sandbox import Sandbox, borrow_sandbox
@@ -84,51 +82,6 @@ def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     assert is_gone(child)
     assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
     assert leader_of(sandbox) != child
-
-
-@pytest.mark.slow
-def test_time_limit_ends_ptxas(sandbox: Sandbox, target: Target, tmp_path: Path) -> None:
-    """The assembler is a process of its own, and goes with the child."""
-    sleeper = tmp_path / "ptxas"
-    real = knobs.nvidia.ptxas.path
-    sleeper.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec {real} --version\nsleep 300 &\nwait\n'
-    )
-    sleeper.chmod(0o755)
-    with pytest.MonkeyPatch.context() as patch:
-        # Newer releases assemble for sm_90 with the one of these that is for sm_100.
-        patch.setenv("TRITON_PTXAS_PATH", str(sleeper))
-        patch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(sleeper))
-        child = leader_of(sandbox) if sandbox._ready() else 0
-        watched = _watch(child, str(sleeper))
-        outcome = compiled_in(
-            sandbox, lowered(target), 8
-        )  # on a busy machine 2 s end before it runs
-    assert isinstance(outcome, Failure)
-    assert (outcome.stage, outcome.kind) == ("cubin", "timeout")
-    assert watched.result(5), "the assembler never ran"
-    assert is_gone(child)
-
-
-def _watch(leader: int, name: str) -> Future[bool]:
-    """Watch for a program of that name in the group; the future says if it joined in time."""
-    seen: Future[bool] = Future()
-
-    def look() -> None:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not seen.done():
-            lines = [Path(f"/proc/{member}/cmdline") for member in group(leader)]
-            for line in lines:
-                with contextlib.suppress(OSError):
-                    words = line.read_bytes()
-                    if name.encode() in words and b"--version" not in words:
-                        seen.set_result(True)
-                        return
-            time.sleep(0.02)
-        seen.set_result(False)
-
-    threading.Thread(target=look, daemon=True).start()
-    return seen
 
 
 @pytest.mark.slow

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 import torch
 import triton
@@ -103,22 +100,6 @@ def test_graph_mode(kind: type[LocalBench | ChildBench], here: Target) -> None:
         assert timed(bench, prepared) == [True, True]
         bench.close()
         assert prepared.is_whole()
-
-
-def test_a_killed_child_is_replaced(here: Target) -> None:
-    """A process that someone kills between two trials costs nothing but its start."""
-    configs = [fault_kernels.config(block=block) for block in (1024, 512, 256)]
-    prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
-    bench = ChildBench(prepared.setup)
-    bench.begin(prepared.entrants[0])
-    session = bench._session
-    assert session is not None
-    os.kill(session.pid, signal.SIGKILL)
-    outcomes = bench.trial(prepared.entrants[1:])
-    assert all(isinstance(result, Measurement) for _, result in outcomes)
-    assert bench.device == torch.cuda.get_device_name()
-    bench.close()
-    assert prepared.is_whole()
 
 
 def test_a_team_of_all_gpus(here: Target) -> None:

@@ -91,19 +91,6 @@ def test_a_child_survives_every_fault(here: Target, say: Say) -> None:
     assert is_fault_free(prepared, say)
 
 
-@pytest.mark.parametrize("mode", [FAULT, HANG], ids=["fault", "hang"])
-def test_a_default_that_kills(mode: int, here: Target, say: Say) -> None:
-    """A default that faults or hangs fails, and the first that runs takes its place."""
-    configs = [kernels.config(mode), kernels.config(), kernels.config(WRONG)]
-    prepared = kernels.prepare(kernels.problems()["double"], configs, here, run_timeout_s=3.0)
-    bench = ChildBench(prepared.setup)
-    outcomes = [bench.begin(prepared.entrants[0]), *bench.trial(prepared.entrants[1:])]
-    first = {FAULT: "fault", HANG: "timeout"}[mode]
-    assert kinds(outcomes, say) == [first, "timed", "wrong_output"]
-    bench.close()
-    assert is_fault_free(prepared, say)
-
-
 @EVERYWHERE
 def test_wrong_outputs_never_win(isolate: bool, here: Target, say: Say) -> None:
     """Writing nothing, the wrong thing, or over an input costs the config, here and in a child."""

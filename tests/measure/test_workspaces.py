@@ -29,8 +29,8 @@ from tests.interpreter import Interpreter
 from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
 from tests.workload.workload_lowering import call, lower, pointer
 
-UNSUMMED = dict.fromkeys(("maxima", "row maxima", "block maxima", "tiled maxima"), "maxima")
-UNSUMMED |= {"minima": "minima", "means": "", "squares": ""}
+UNSUMMED = dict.fromkeys(("maxima", "row maxima", "tiled maxima"), "maxima")
+UNSUMMED |= {"means": "", "squares": ""}
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -105,11 +105,9 @@ EXPECTED = {
     "parts": {"short": "unwritten"},
     "means": {"short": "unwritten"},
     "maxima": {"short": "unwritten", "flawed": "wrong_output"},
-    "minima": {"short": "unwritten", "flawed": "wrong_output"},
     "tiles": {"short": "unwritten"},
     "split": {"short": "unwritten"},
     "walk": {"short": "wrong_output"},
-    "blocks": {"short": "unwritten"},
     "described": {"short": "unwritten"},
     "scale": {
         "short": "unwritten",
@@ -118,15 +116,12 @@ EXPECTED = {
         "apart": "unwritten",
     },
     "walked": {"short": "unwritten"},
-    "softmax": {"short": "unwritten"},
     "sums": {"short": "unwritten"},
     "row maxima": {"short": "wrong_output"},
-    "block maxima": {"short": "wrong_output"},
     "tiled maxima": {"short": "unwritten"},
     "grouped": {"short": "wrong_output"},
     "squares": {"short": "unwritten"},
     "padded": {"narrow": "unwritten"},
-    "padded maxima": {"narrow": "unwritten"},
     "overwritten": {"lossy": "unwritten"},
 }
 
