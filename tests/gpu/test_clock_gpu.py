@@ -16,9 +16,9 @@ from asmtune import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import GpuClock, Subject
-from asmtune.measure.timing.nvml import read_clocks
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
+from asmtune.workshop.regression.process_main import read_clocks
 from tests.gpu import gpu_kernels
 
 ROUNDS = 21

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.measure.timing.nvml import THROTTLES, read_clocks
+from asmtune.workshop.regression.process_main import THROTTLES, read_clocks
 
 UUID = "c5b8d0a2-7a1e-4b52-9a4f-0d4b1f5a8e11"
 
