@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.trials import DeviceLostError
-from tests.bench.bench_support import entrant, setup
+from tests.bench.bench_support import entrant, setup, told
 from tests.bench.cpu_machine import CpuMachine
 
 
@@ -21,11 +20,6 @@ def opened(machine: CpuMachine | None = None, **options: Any) -> LocalBench:
     bench = LocalBench(setup(**options), machine or CpuMachine())
     assert isinstance(bench.begin(entrant("good"))[1], Measurement)
     return bench
-
-
-def told(outcomes: list[Any]) -> list[Any]:
-    """Medians, and the kinds of failures."""
-    return [r.kind if isinstance(r, Failure) else r.median_us for _, r in outcomes]
 
 
 def test_each_entrant_gets_its_outcome_in_order() -> None:

@@ -22,7 +22,7 @@ from asmtune.ir.ttir.slots import AccessStrides, ConfigSlots, ProgramStride, Wri
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench, environment
 from asmtune.measure.bench.dedup import Team
-from tests.bench.bench_support import CHILD, entrant, setup
+from tests.bench.bench_support import CHILD, entrant, setup, told
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +38,6 @@ def begun(options: BenchSetup, default: TimingCandidate | None = None) -> ChildB
     made = ChildBench(options, command=CHILD)
     made.begin(default or entrant("good"))
     return made
-
-
-def told(outcomes: list[Any]) -> list[Any]:
-    """Medians, and the kinds of failures."""
-    return [r.kind if isinstance(r, Failure) else r.median_us for _, r in outcomes]
 
 
 def child_of(bench: ChildBench) -> int:

@@ -16,7 +16,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from tests.compile.making import accepted, compiled_in
-from tests.compile.readings import admit, whole
+from tests.compile.readings import whole
 from tests.sample_kernels import (
     asks_for_threads,
     asks_for_warps,
@@ -192,31 +192,20 @@ def test_a_refusal_that_depends_on_an_option(target: Target) -> None:
 
 
 def test_pool_yields_every_position(target: Target, settings: Settings) -> None:
-    """Each config comes back once, by its position, duplicates and refusals included."""
-    config = Config({"BLOCK": 256})
-    configs = [config, Config({"BLOCK": 256}, num_warps=3), config, Config({"BLOCK": 200})]
+    """Each config comes back once: duplicates, refused, known and not admitted ones included."""
+    config, known = Config({"BLOCK": 256}), Config({"BLOCK": 128})
+    configs = [config, Config({"BLOCK": 256}, num_warps=3), config, Config({"BLOCK": 200}), known]
+    configs.append(Config({"BLOCK": 64}))
     lowering = Lowering(scale_problem(), target, 30)
-    found = dict(compile_configs(lowering, configs, Hooks(whole, admit), settings))
-    assert sorted(found) == [0, 1, 2, 3]
+    marker, no = Failure("ptx", "crash", "known"), Failure("rules", "mine", "not today")
+    digest = accepted(lowering, known).digest
+    hooks: Hooks[Artifact] = Hooks(
+        whole, lambda config, _: no if config.kwargs["BLOCK"] == 64 else None, {digest: marker}
+    )
+    found = dict(compile_configs(lowering, configs, hooks, settings))
+    assert sorted(found) == [0, 1, 2, 3, 4, 5]
     assert [isinstance(found[place], Failure) for place in range(4)] == [False, True, False, True]
     assert found[0] == found[2]
     assert found[1].kind == "options"  # type: ignore[union-attr]
-
-
-def test_known_outcomes_are_not_made_again(target: Target, settings: Settings) -> None:
-    """An outcome that is known by its digest never reaches a worker."""
-    lowering = Lowering(scale_problem(), target, 30)
-    config = Config({"BLOCK": 128})
-    request = accepted(lowering, config)
-    marker = Failure("ptx", "crash", "put here by the test")
-    hooks = Hooks(whole, admit, {request.digest: marker})
-    assert list(compile_configs(lowering, [config], hooks, settings)) == [(0, marker)]
-
-
-def test_admit_keeps_from_the_back_end(target: Target, settings: Settings) -> None:
-    """A config that is not admitted comes back with the reason given, uncompiled."""
-    no = Failure("rules", "mine", "not today")
-    hooks: Hooks[Artifact] = Hooks(whole, lambda *_: no)
-    lowering = Lowering(scale_problem(), target, 30)
-    assert list(compile_configs(lowering, [Config({"BLOCK": 64})], hooks, settings)) == [(0, no)]
-    assert hooks.known == {}
+    assert (found[4], found[5]) == (marker, no)
+    assert set(hooks.known) == {digest, accepted(lowering, config).digest}

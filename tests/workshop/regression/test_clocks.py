@@ -116,15 +116,10 @@ def test_what_is_not_supported_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("device")
-def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that cannot start tells nothing, and raises nothing."""
+def test_without_the_package_or_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `nvidia-ml-py`, or where it cannot start, there are no clocks, and no error."""
     install(monkeypatch, Library(CLOCKS, error=FakeError("driver not loaded")))
     assert read_clocks() == {}
-
-
-@pytest.mark.usefixtures("device")
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `nvidia-ml-py` there are no clocks."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert read_clocks() == {}
 
