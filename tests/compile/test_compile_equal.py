@@ -9,7 +9,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_reference import compiled_by_triton
 
 from asmtune.compile.lower import Lowering
@@ -100,29 +99,6 @@ def test_tuples_equal(shared_sandbox: Sandbox, target: Target) -> None:
     pointers = (tensor(torch.float32), tensor(torch.float32))
     problem = Problem(_of_tuple, {"pointers": pointers, "sizes": (1, 50)}, (1,))
     check(problem, Config({"BLOCK": 128}), target, shared_sandbox)
-
-
-@triton.jit
-def _through_descriptor(source, y_ptr, BLOCK: tl.constexpr):
-    tile = source.load([tl.program_id(0) * BLOCK, 0])
-    rows, cols = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
-    tl.store(y_ptr + rows[:, None] * BLOCK + cols[None, :], tile)
-
-
-def _set_block(values: dict[str, Any]) -> None:
-    values["source"].block_shape = [values["BLOCK"], values["BLOCK"]]
-
-
-@pytest.mark.slow
-def test_descriptors_equal(shared_sandbox: Sandbox, target: Target) -> None:
-    """A descriptor gets its block shape from the config's `pre_hook` before it is compiled."""
-    source = TensorDescriptor.from_tensor(tensor(torch.float16, 256, 256), [1, 1])
-    arguments = {"source": source, "y_ptr": tensor(torch.float16)}
-    problem = Problem(_through_descriptor, arguments, (1,))
-    for block in (64, 128):
-        config = Config({"BLOCK": block}, pre_hook=_set_block)
-        artifact = check(problem, config, target, shared_sandbox)
-        assert f"tensor<{block}x{block}xf16" in artifact.outputs["ttir"]
 
 
 def test_heuristics_equal(shared_sandbox: Sandbox, target: Target) -> None:

@@ -237,18 +237,6 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
     assert set(descendants(CHILD)) - before == started
 
 
-@pytest.mark.slow
-def test_warm_while_compiling(target: Target, patient: Settings, no_workers: None) -> None:
-    """Warming does not disturb compiles that begin meanwhile, nor who gives them up."""
-    lowering = Lowering(scale_problem(), target, 30)
-    warm(lowering.machine, READERS, patient)
-    found = compile_configs(lowering, CONFIGS, hooks(), patient)
-    next(found)
-    found.close()
-    made = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
-    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
-
-
 @pytest.mark.parametrize(("asked", "most"), [(1, 1), (8, 8), (4096, None)])
 def test_more_workers_than_cpus(asked: int, most: int | None) -> None:
     """A few times the CPUs compile at once, whatever is asked for, and a warning says so."""

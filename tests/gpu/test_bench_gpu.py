@@ -11,7 +11,7 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.dedup import Team, open_bench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -119,15 +119,3 @@ def test_a_team_of_all_gpus(here: Target) -> None:
     assert all(isinstance(r, Measurement) for _, r in bench.final([default, *others[-2:]]))
     bench.close()
     assert prepared.is_whole()
-
-
-def test_a_team_is_named_after_its_gpus() -> None:
-    """Each child sees the GPU of its own index; they are of one model."""
-    if torch.cuda.device_count() < 2:
-        pytest.skip("one GPU makes no team")
-    prepared = fault_kernels.prepare(
-        fault_kernels.problems()["double"], [fault_kernels.config()], load_target("H200")
-    )
-    team = Team(prepared.setup, [1, 0])
-    assert team.device == torch.cuda.get_device_name(0)
-    team.close()

@@ -110,14 +110,12 @@ class ChildBench:
     """Times configs in a process of their own, on copies of the arguments.
 
     A config at which the process hangs or dies gets a failure, and a new process goes on with the
-    rest: it first runs the config whose output is the reference, and the best so far. Nothing is
-    launched in the parent.
+    rest: it first runs the config whose output is the reference. Nothing is launched in the parent.
 
     Attributes:
         device: name of the GPU.
         gpu: its index among those that this process sees; None for the current one.
         candidates: all that were sent; their places are the configs' numbers.
-        best: the best so far: its median in microseconds, and its number.
 
     Args:
         gpu: index of the GPU among those that this process sees; by default the GPU that the
@@ -140,7 +138,6 @@ class ChildBench:
     ) -> None:
         self.device = ""
         self.candidates: list[TimingCandidate] = []
-        self.best: tuple[float, int] | None = None
         self._setup, self._command = setup, command
         self._numbers: dict[Config, int] = {}
         self._hooks: dict[Callable[..., Any], str] = {}
@@ -230,14 +227,8 @@ class ChildBench:
     ) -> dict[int, Measurement | Failure]:
         """Return the outcomes in an answer; record the state that the next child needs."""
         self._notes, self._reference = tuple(answer["notes"]), answer["reference"]
-        results = {}
-        for number, message in zip(numbers, answer["outcomes"], strict=True):
-            result = messages.result_of(message, self.candidates[number].config)
-            results[number] = result
-            if isinstance(result, Measurement):
-                timing = (result.median_us, number)
-                self.best = timing if self.best is None else min(self.best, timing)
-        return results
+        pairs = zip(numbers, answer["outcomes"], strict=True)
+        return {n: messages.result_of(said, self.candidates[n].config) for n, said in pairs}
 
     def _record_crash(self, crash: ChildCrash) -> None:
         """Count a crash that no candidate is charged with.
@@ -245,7 +236,7 @@ class ChildBench:
         Raises:
             MeasureError: there were too many in a row.
         """
-        self._session, self.best = None, None  # the best so far may be what kills
+        self._session = None
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
             where = "" if self.gpu is None else f" on GPU {self.gpu}"
@@ -297,22 +288,19 @@ class ChildBench:
         return ChildSession(Child(self._command, variables, (self._shared.file,)))
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
-        """Open a child and replay the known state; return how it died of that, if it did."""
+        """Open a child and run the reference; return how it died of that, if it did."""
         limit_s = _START_S + self._shared.nbytes / _COPY_BYTES_PER_S
         opened = session.open(self._opening, limit_s)
         if isinstance(opened, ChildCrash):
             return opened
         self.device = opened["device"]
-        known = dict.fromkeys([self._reference, self.best and self.best[1]])
-        for number in known:
-            described = None if number is None else self._described(number)
-            if described is None or isinstance(described, Failure):
-                continue
-            verb = "begin" if number == self._default else "trial"
-            answer = self._ask(session, verb, [described])
-            if isinstance(answer, ChildCrash):
-                return answer
-        return None
+        number = self._reference
+        described = None if number is None else self._described(number)
+        if described is None or isinstance(described, Failure):
+            return None
+        verb = "begin" if number == self._default else "trial"
+        answer = self._ask(session, verb, [described])
+        return answer if isinstance(answer, ChildCrash) else None
 
     def _ask(
         self, session: ChildSession, verb: str, described: Sequence[Any]
