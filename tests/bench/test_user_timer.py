@@ -26,6 +26,13 @@ def bench(
     return LocalBench(replace(setup(), do_bench=do_bench, **more), machine or CpuMachine())
 
 
+def five_calls(kernel_call: Callable[[], None], quantiles: Any) -> float:
+    """Launch five times, and find a millisecond."""
+    for _ in range(5):
+        kernel_call()
+    return 1.0
+
+
 def test_its_milliseconds_become_microseconds() -> None:
     """Median, p20 and p80 as given, in the order asked for."""
     asked: list[Any] = []
@@ -99,18 +106,13 @@ def test_one_number_is_the_median_and_both_percentiles() -> None:
 def test_a_config_that_fails_inside_costs_itself_alone() -> None:
     """What a launch raises in the function is that config's failure; the others are timed."""
 
-    def do_bench(kernel_call: Callable[[], None], quantiles: Any) -> float:
-        for _ in range(5):
-            kernel_call()
-        return 1.0
-
     def after(kwargs: dict[str, Any], exception: Exception | None) -> None:
         after.calls += 1  # type: ignore[attr-defined]
         if kwargs["US"] == 9.0 and after.calls > 5:  # type: ignore[attr-defined]
             raise RuntimeError("out of resources: shared memory")
 
     after.calls = 0  # type: ignore[attr-defined]
-    made = bench(do_bench, hooks=TunerHooks(post=after))
+    made = bench(five_calls, hooks=TunerHooks(post=after))
     (_, failed), (_, timed) = (made.begin(entrant("good")), *made.trial([entrant("good", 8.0)]))
     assert isinstance(timed, Measurement)
     ((_, failed),) = made.trial([entrant("good", 9.0)])
@@ -128,13 +130,7 @@ def test_a_function_that_launches_nothing_is_told() -> None:
 
 def test_a_lost_device_is_told() -> None:
     """A fault inside the function names the config that broke the context."""
-
-    def do_bench(kernel_call: Callable[[], None], quantiles: Any) -> float:
-        for _ in range(5):
-            kernel_call()
-        return 1.0
-
-    made = bench(do_bench)
+    made = bench(five_calls)
     with pytest.raises(DeviceLostError, match="fault later"):
         made.begin(entrant("fault later"))
 
