@@ -27,7 +27,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest, version_of
-from asmtune.base.json_codec import JsonCodec, expected, text_of, time_of
+from asmtune.base.json_codec import JsonCodec, text_of, time_of
 from asmtune.base.settings import Settings
 from asmtune.base.trust import (
     UntrustedError,
@@ -324,18 +324,4 @@ def _cubin(value: Any, where: str) -> bytes:
     return base64.b64decode(text_of(value, where), validate=True)
 
 
-_READ: Final = {
-    "outputs": {"ttir", "ttgir"},
-    "metadata": {"num_warps", "shared"},
-}
-"""Names that the readers of an artifact take for granted, and that are checked here."""
-
-
-def _check_read(field: str, value: Any, where: str) -> None:
-    assembly = {"amdgcn" if "amdgcn" in value else "ptx"} if field == "outputs" else set()
-    for name in _READ.get(field, set()) | assembly:
-        if not isinstance(value.get(name), str if field == "outputs" else int):
-            raise expected(f"an object with {name!r}", where, value)
-
-
-_CODEC: Final = JsonCodec(decoders={str: text_of, float: time_of, bytes: _cubin}, check=_check_read)
+_CODEC: Final = JsonCodec(decoders={str: text_of, float: time_of, bytes: _cubin})

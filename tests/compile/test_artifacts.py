@@ -19,7 +19,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, entry_path
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, compile_one
-from asmtune.compile.seals import SECRET, read_secret, sealed
+from asmtune.compile.seals import SECRET
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -198,35 +198,6 @@ def test_swapped_files_are_compiled_again(
         assert isinstance(before, Artifact)
         assert isinstance(after, Artifact)
         assert (after.digest, after.cubin) == (before.digest, before.cubin)
-
-
-def test_changed_entries_are_compiled_again(
-    two: tuple[list[LowerRequest], ArtifactCache], empty_settings: Settings
-) -> None:
-    """A well-formed entry with one field removed, emptied or of another type is not read."""
-    (request, other), cache = two
-    path = path_of(cache, request.digest)
-    entry = json.loads(gzip.decompress(path.read_bytes()))
-    others = json.loads(gzip.decompress(path_of(cache, other.digest).read_bytes()))
-    changed = [{"failure": {"stage": "ptx", "kind": "ptxas", "detail": "by hand"}}, {}, others]
-    for name in entry:
-        changed.append({key: value for key, value in entry.items() if key != name})
-        changed += [entry | {name: value} for value in (None, 3, "", [], {}, others[name])]
-    for part in ("outputs", "metadata"):
-        for name in entry[part]:
-            changed.append(entry | {part: {k: v for k, v in entry[part].items() if k != name}})
-    secret = read_secret(cache.folder)
-    assert secret is not None
-    for wrong in changed:
-        if wrong == entry:
-            continue
-        data = gzip.compress(json.dumps(wrong).encode())
-        for written in (data, sealed(request.digest, wrong, secret)):
-            path.write_bytes(written)
-            assert cache.get(request.digest) is None or written is not data, wrong
-    path.write_bytes(data)
-    assert isinstance(compile_one(request, empty_settings), Artifact)
-    assert isinstance(cache.get(request.digest), Artifact)
 
 
 @pytest.mark.slow(seconds=12)

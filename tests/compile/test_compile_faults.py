@@ -66,7 +66,7 @@ def test_faults_of_the_assembler(
     faulty_ptxas: Path, target: Target, empty_settings: Settings
 ) -> None:
     """One that hangs, one that is killed and one that grows cost their own configs alone."""
-    limits = replace(empty_settings, jobs=2, compile_timeout_s=10, compile_memory_bytes=2000 << 20)
+    limits = replace(empty_settings, jobs=2, compile_timeout_s=15, compile_memory_bytes=2000 << 20)
     configs = [Config({"BLOCK": 512}, num_warps=warps) for warps in (8, 1, 2, 4)]
     configs.append(Config({"BLOCK": 1024}, num_warps=8))
     lowering = Lowering(scale_problem(), target, 30)

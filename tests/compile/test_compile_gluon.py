@@ -17,7 +17,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from asmtune.triton_api.jit_functions import is_gluon
 from tests import gluon_kernels as kernels
-from tests.compile.making import accepted, sketch_one
+from tests.compile.making import accepted, compiled, sketch_one
 from tests.tuning_support import add
 
 
@@ -131,11 +131,9 @@ def test_edited_ir_of_a_gluon_kernel_begins_at_ttgir(tmp_path: Path, settings: S
     assert refused.detail == (
         "ir_override=edited.ttir: a Gluon kernel has no TTIR; give .ttgir, .llir or .ptx"
     )
-    own = compile_one(request(Config({"BLOCK": 1024})), settings)
-    assert isinstance(own, Artifact)
+    own = compiled(lowering(), Config({"BLOCK": 1024}), settings)
     ttgir.write_text(own.outputs["ttgir"])
-    edited = compile_one(request(Config({"BLOCK": 1024}, ir_override=str(ttgir))), settings)
-    assert isinstance(edited, Artifact), edited
+    edited = compiled(lowering(), Config({"BLOCK": 1024}, ir_override=str(ttgir)), settings)
     assert edited.outputs["ttgir"].count("tt.load") == own.outputs["ttgir"].count("tt.load")
 
 

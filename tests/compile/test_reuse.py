@@ -21,7 +21,6 @@ from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import hand_to_triton, hash_triton
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
@@ -29,7 +28,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.triton_api import caches
 from asmtune.triton_api.jit_functions import jit_function
 from tests import gluon_kernels, tuning_support
-from tests.compile.making import accepted
+from tests.compile.making import accepted, compiled
 from tests.compile.triton_reference import compiled_by_triton, launching_on
 from tests.sample_kernels import (
     described_sums,
@@ -90,8 +89,7 @@ class Place:
     def of(cls, problem: Problem, config: Config, settings: Settings, folder: Path) -> Place:
         """Compile a config as a worker does."""
         lowering = Lowering(problem, load_target("H200"), 30)
-        request = accepted(lowering, config)
-        assert isinstance(compile_one(request, settings), Artifact)
+        compiled(lowering, config, settings)
         return cls(problem, config, lowering, ArtifactCache.of(settings), folder)
 
     def hand(self, capability: int = 90) -> bool:
