@@ -93,8 +93,8 @@ def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Sign
     outcome = compiled_in(sandbox, lowered(target, SLOW), 60)
     killer.join()
     assert isinstance(outcome, Failure)
-    if number is signal.SIGSEGV:  # MLIR survives a fault in a pass, in doubt
-        assert outcome.kind in ("crash", "compiler")
+    if number is signal.SIGSEGV:  # MLIR may survive it in a pass, in doubt, or go on to the limit
+        assert outcome.kind in ("crash", "compiler", "timeout")
     else:
         assert outcome.kind == "crash"
         assert number.name in outcome.detail
