@@ -22,8 +22,7 @@ from typing import Any
 
 from scipy.stats import mannwhitneyu
 
-from asmtune.measure.timing.statistics import holm
-from asmtune.workshop.regression.compare import Terms, compare
+from asmtune.workshop.regression.compare import Terms, compare, holm
 from asmtune.workshop.regression.run import BenchRun, run_from_json
 from benchmarks.bench_samples import FILE as RECORDED
 from benchmarks.harness import RESULTS, between, write

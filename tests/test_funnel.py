@@ -317,7 +317,7 @@ def test_one_compile_for_shapes_of_one_specialisation(
 
     space = Space({"BLOCK": (64, 128)})
     first = funnel.prune(scale_problem(4096), space)
-    monkeypatch.setattr(pool, "work", lambda *_: pytest.fail("compiled again"))
+    monkeypatch.setattr(pool, "made_in", lambda *_: pytest.fail("compiled again"))
     second = funnel.prune(scale_problem(8192), space)
     digests: Callable[[PruneReport], Counter[Any]] = lambda report: Counter(  # noqa: E731
         verdict.artifact for verdict in report.verdicts

@@ -33,15 +33,10 @@ _MOST_LINKS: Final = 40  # as in Linux
 
 
 class UntrustedError(PermissionError):
-    """Others can change a file or folder; the text says which, whose it is, and what to do.
+    """Others can change a file or folder; the text says which, whose it is, and what to do."""
 
-    Attributes:
-        is_file: whether the file alone is another's, in a folder that is trusted.
-    """
-
-    def __init__(self, text: str, *, is_file: bool) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(errno.EPERM, text)
-        self.is_file = is_file
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -127,15 +122,13 @@ def _check_step(step: _Step, owners: set[int], kind: str) -> None:
     if owner not in owners:
         raise UntrustedError(
             f"{what} belongs to user {owner} (mode {mode:04o}), and this is user {os.geteuid()}: "
-            "change its owner",
-            is_file=kind == "file",
+            "change its owner"
         )
     if step.is_link or step.is_sticky or not mode & _OTHERS_WRITE:
         return
     who = "".join(name for name, bit in _WRITERS.items() if mode & bit)
     raise UntrustedError(
-        f"others may write in {what} of user {owner} (mode {mode:04o}): `chmod {who}-w` it",
-        is_file=kind == "file",
+        f"others may write in {what} of user {owner} (mode {mode:04o}): `chmod {who}-w` it"
     )
 
 

@@ -1,6 +1,7 @@
-"""The cache of compiled artifacts on disk, by content, within a size limit.
+"""The cache on disk of what compiling makes, by content, within a size limit.
 
-Each artifact is one file of gzipped JSON, so nothing in it can execute. A seal in it (`seals`)
+It holds artifacts, and the TTIR and sketches that another shape or another process would make
+again. Each entry is one file of gzipped JSON, so nothing in it can execute. A seal in it (`seals`)
 tells files that were swapped or changed, or that another user has made. Files are written
 atomically; a damaged one is deleted and made again. If the folder cannot be written, or others
 may write in it, a warning says so, and a private folder replaces it until this process ends.
@@ -15,17 +16,18 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Self
 
-from asmtune.base import fingerprint
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import JsonCodec, expected, text_of, time_of
+from asmtune.base.fingerprint import digest, version_of
+from asmtune.base.json_codec import JsonCodec, text_of, time_of
 from asmtune.base.settings import Settings
 from asmtune.base.trust import (
     UntrustedError,
@@ -35,8 +37,8 @@ from asmtune.base.trust import (
     trusted_file,
     trusted_folder,
 )
-from asmtune.compile.seals import is_sealed, read_secret, resealed, sealed, secret_of, unsealed
-from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.compile.seals import read_secret, sealed, secret_of, unsealed
+from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 
 class ArtifactWarning(UserWarning):
@@ -63,7 +65,7 @@ def _add_fallback(folder: Path, error: StoreError) -> None:
         with storage_errors(place):
             private = Path(tempfile.mkdtemp(prefix="asmtune-artifacts-"))
         atexit.register(remove_own, private, os.getpid())
-        _prepared(private)
+        _prepare(private)
         _fallbacks[folder] = private
     if is_news(folder):
         warnings.warn(
@@ -89,27 +91,8 @@ def storage_errors(folder: Path) -> Iterator[None]:
 _SUFFIX: Final = ".json.gz"
 
 
-@dataclass(frozen=True)
-class ArtifactFolders:
-    """Names the folders of artifacts for a worker, maybe on another machine.
-
-    Attributes:
-        folders: where to look; the last one is written to.
-        token: digest of the last one's secret, which identifies the folder.
-    """
-
-    folders: tuple[Path, ...]
-    token: bytes
-
-    @property
-    def is_here(self) -> bool:
-        """Return whether this process sees the same folder."""
-        folder = self.folders[-1]
-        with contextlib.suppress(OSError):
-            trusted_folder(folder)
-            secret = read_secret(folder)
-            return secret is not None and _token(secret) == self.token
-        return False
+Folders = Sequence[Path]
+"""Where to look for an entry; the last one is written to."""
 
 
 class ArtifactCache:
@@ -132,10 +115,10 @@ class ArtifactCache:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Return the folder, and the private one that replaces it if it cannot be written."""
-        private = _fallbacks.get(self.folder)
-        return (self.folder,) if private is None else (self.folder, private)
+        folder, private = self.folder.absolute(), _fallbacks.get(self.folder)
+        return (folder,) if private is None else (folder, private)
 
-    def prepare(self) -> ArtifactFolders:
+    def prepare(self) -> Folders:
         """Check before any work that artifacts can be written, and return where.
 
         If the folder cannot be written, warns once and uses a private one.
@@ -143,58 +126,31 @@ class ArtifactCache:
         Raises:
             StoreError: neither can be written.
         """
-        if _fallbacks.get(self.folder) is None:
-            try:
-                return ArtifactFolders((self.folder,), _prepared(self.folder))
-            except StoreError as error:
-                _add_fallback(self.folder, error)
-        folders = self.folders
-        return ArtifactFolders(folders, _prepared(folders[-1]))
+        try:
+            _prepare(self.folders[-1])
+        except StoreError as error:
+            if len(self.folders) > 1:
+                raise
+            _add_fallback(self.folder, error)
+        return self.folders
 
     def get(self, digest: str) -> Artifact | Failure | None:
-        """Return the entry of a digest, or None.
-
-        Raises:
-            StoreError: the folder cannot be read.
-        """
-        *unwritable, last = self.folders
-        for folder in unwritable:
-            with contextlib.suppress(StoreError):
-                if (outcome := read_artifact(folder, digest)) is not None:
-                    return outcome
-        return read_artifact(last, digest)
+        """Return the entry of a digest, or None."""
+        return read_artifact(self.folders, digest)
 
     def put(self, digest: str, outcome: Artifact | Failure) -> None:
-        """Store an artifact, or a failure that would happen again.
-
-        Raises:
-            StoreError: the folder cannot be written.
-        """
-        if (data := encode_artifact(digest, outcome)) is not None:
-            write_artifact(self.folders[-1], digest, data)
-
-    def keep(self, digest: str, data: bytes) -> None:
-        """Store an entry that a worker could not write, here or in the private folder.
+        """Store an artifact, or a failure that would happen again, here or in the private folder.
 
         Raises:
             StoreError: neither can be written.
         """
         try:
-            write_artifact(self.folders[-1], digest, data)
+            write_artifact(self.folders, digest, outcome)
         except StoreError as error:
             if len(self.folders) > 1:
                 raise
             _add_fallback(self.folder, error)
-            write_artifact(self.prepare().folders[-1], digest, data)
-
-    def raw(self, digest: str) -> bytes | None:
-        """Return the encoded entry of a digest, or None; it has no secret in its seal."""
-        for folder in self.folders:
-            with contextlib.suppress(StoreError):
-                secret, data = _stored(folder, digest)
-                if secret is not None and is_sealed(digest, data, secret):
-                    return resealed(digest, data, b"")
-        return None
+            write_artifact(self.folders, digest, outcome)
 
     def trim(self) -> int:
         """Delete the least recently used entries over the limit; return the bytes freed."""
@@ -224,80 +180,56 @@ class ArtifactCache:
                             stat = file.stat()
                             yield stat.st_mtime, stat.st_size, Path(file.path)
 
-    def _path(self, digest: str) -> Path:
-        return _path(self.folder, digest)
 
-
-def read_artifact(folder: Path, digest: str) -> Artifact | Failure | None:
-    """Read the entry of a digest in one folder, or None; delete a damaged one.
-
-    Raises:
-        StoreError: the folder cannot be read, or others may write in it.
-    """
-    secret, data = _stored(folder, digest)
-    if secret is None:
-        return None
-    outcome, path = decode_artifact(digest, data, secret), _path(folder, digest)
-    # A read-only folder can still be read.
-    with contextlib.suppress(OSError):
-        if outcome is None:
-            path.unlink(missing_ok=True)
-        else:
-            os.utime(path)
-    return outcome
-
-
-def _stored(folder: Path, digest: str) -> tuple[bytes | None, bytes]:
-    """Return the folder's secret and a digest's entry; without the entry there is no secret.
-
-    Raises:
-        StoreError: the folder cannot be read, or others may write in it.
-    """
-    path = _path(folder, digest)
-    with storage_errors(folder):
-        try:
-            trusted_file(path)
-            return read_secret(folder), path.read_bytes()
-        except UntrustedError as error:
-            if not error.is_file:
-                raise
-            return read_secret(folder), b""  # planted: it has no seal
-        except FileNotFoundError:
-            return None, b""
-
-
-def write_artifact(folder: Path, digest: str, data: bytes) -> None:
-    """Write an encoded entry under the folder's own seal, whole or not at all.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
-    path = _path(folder, digest)
-    with storage_errors(folder):
-        trusted_folder(path.parent, make=True)
-        own = resealed(digest, data, secret_of(folder))
-        write_whole(path, own, private=True, durable=False)  # what is lost is compiled again
-
-
-def _path(folder: Path, digest: str) -> Path:
-    return folder / digest[:2] / f"{digest}{_SUFFIX}"
-
-
-def _prepared(folder: Path) -> bytes:
-    """Make a folder, show that it can be written, and give its token."""
+def _prepare(folder: Path) -> None:
+    """Make a folder and its secret, and show that it can be written."""
     probe = folder / f"probe-{os.getpid()}-{threading.get_ident()}"
     with storage_errors(folder):
         trusted_folder(folder, make=True)
         try:
             probe.write_bytes(b"\0" * 4096)
-            return _token(secret_of(folder))
+            secret_of(folder)
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
 
 
-def _token(secret: bytes) -> bytes:
-    return fingerprint.digest("asmtune artifact folder", secret).encode()
+def entry_path(folder: Path, key: str, kind: str = "") -> Path:
+    """Return the file of a key's artifact, or of its entry of another kind, such as `.ttir`."""
+    return folder / key[:2] / f"{key}{kind}{_SUFFIX}"
+
+
+def _read(folders: Folders, key: str, kind: str = "") -> Any:
+    """Return an entry from the first folder that has it, or None; delete a damaged one."""
+    for folder in folders:
+        path = entry_path(folder, key, kind)
+        # A folder that cannot be read has nothing, and one that others may write in neither.
+        with contextlib.suppress(OSError):
+            trusted_file(path)
+            data, secret = path.read_bytes(), read_secret(folder)
+            if secret is None:
+                continue
+            if (entry := unsealed(key, data, secret)) is None:
+                path.unlink(missing_ok=True)
+                continue
+            with contextlib.suppress(OSError):  # one that is read-only can still be read
+                os.utime(path)
+            return entry
+    return None
+
+
+def _write(folders: Folders, key: str, entry: Any, kind: str = "") -> None:
+    """Write an entry to the last folder under that one's own seal, whole or not at all.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    folder = folders[-1]
+    path = entry_path(folder, key, kind)
+    with storage_errors(folder):
+        trusted_folder(path.parent, make=True)
+        data = sealed(key, entry, secret_of(folder))
+        write_whole(path, data, private=True, durable=False)  # what is lost is compiled again
 
 
 # A crash or a timeout may be caused by the machine, so it is not stored.
@@ -306,20 +238,9 @@ _LASTING_KINDS: Final = frozenset(
 )
 
 
-def encode_artifact(digest: str, outcome: Artifact | Failure) -> bytes | None:
-    """Encode the outcome of a digest; None for a failure that may not happen again."""
-    if isinstance(outcome, Failure):
-        if outcome.kind not in _LASTING_KINDS:
-            return None
-        entry = {"failure": asdict(outcome)}
-    else:
-        entry = asdict(outcome) | {"cubin": base64.b64encode(outcome.cubin).decode()}
-    return sealed(digest, entry)
-
-
-def decode_artifact(digest: str, data: bytes, secret: bytes = b"") -> Artifact | Failure | None:
-    """Decode the entry of a digest; None if it is damaged, or of another entry or secret."""
-    entry = unsealed(digest, data, secret)
+def read_artifact(folders: Folders, digest: str) -> Artifact | Failure | None:
+    """Return the artifact or the lasting failure of a digest, or None."""
+    entry = _read(folders, digest)
     try:
         if "failure" in entry:
             return _CODEC.read(Failure, entry["failure"], "failure")
@@ -328,22 +249,79 @@ def decode_artifact(digest: str, data: bytes, secret: bytes = b"") -> Artifact |
         return None
 
 
+def write_artifact(folders: Folders, digest: str, outcome: Artifact | Failure) -> None:
+    """Store an artifact, or a failure that would happen again.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    if isinstance(outcome, Artifact):
+        cubin = base64.b64encode(outcome.cubin).decode()
+        _write(folders, digest, asdict(outcome) | {"cubin": cubin})
+    elif outcome.kind in _LASTING_KINDS:
+        _write(folders, digest, {"failure": asdict(outcome)})
+
+
+def read_sketch(folders: Folders, artifact: str) -> Sketch | None:
+    """Return the stored sketch in the place of the artifact of a digest, or None."""
+    entry = _read(folders, _sketch_key(artifact), ".sketch")
+    try:
+        sketch = _CODEC.read(Sketch, entry, "sketch")
+    except (InputError, TypeError, ValueError):
+        return None
+    return sketch if sketch.digest == artifact else None
+
+
+def write_sketch(folders: Folders, sketch: Sketch) -> None:
+    """Store a sketch, if a folder can be written: what is lost is made again."""
+    with contextlib.suppress(StoreError):
+        _write(folders, _sketch_key(sketch.digest), asdict(sketch), ".sketch")
+
+
+def _sketch_key(artifact: str) -> str:
+    return digest("sketch", artifact, version_of("asmtune"))
+
+
+_MOST_TEXTS: Final = 512
+"""TTIR texts kept in the process: 20 to 30 kB each."""
+
+_texts: Final[OrderedDict[str, str]] = OrderedDict()
+_texts_lock: Final = threading.Lock()
+
+
+class StoredTtir:
+    """Keeps TTIR by a digest of all that it is made from: in this process, and on disk."""
+
+    def __init__(self, cache: ArtifactCache) -> None:
+        self._cache = cache
+
+    def get(self, key: str) -> str | None:
+        """Return the text of a key, or None."""
+        with _texts_lock:
+            if key in _texts:
+                _texts.move_to_end(key)
+                return _texts[key]
+        entry = _read(self._cache.folders, key, ".ttir")
+        if not isinstance(entry, str):
+            return None
+        self._keep(key, entry)
+        return entry
+
+    def put(self, key: str, ttir: str) -> None:
+        """Store a text; where the folder cannot be written, for this process alone."""
+        self._keep(key, ttir)
+        with contextlib.suppress(StoreError):
+            _write(self._cache.folders, key, ttir, ".ttir")
+
+    def _keep(self, key: str, ttir: str) -> None:
+        with _texts_lock:
+            _texts[key] = ttir
+            while len(_texts) > _MOST_TEXTS:
+                _texts.popitem(last=False)
+
+
 def _cubin(value: Any, where: str) -> bytes:
     return base64.b64decode(text_of(value, where), validate=True)
 
 
-_READ: Final = {
-    "outputs": {"ttir", "ttgir"},
-    "metadata": {"num_warps", "shared"},
-}
-"""Names that the readers of an artifact take for granted, and that are checked here."""
-
-
-def _check_read(field: str, value: Any, where: str) -> None:
-    assembly = {"amdgcn" if "amdgcn" in value else "ptx"} if field == "outputs" else set()
-    for name in _READ.get(field, set()) | assembly:
-        if not isinstance(value.get(name), str if field == "outputs" else int):
-            raise expected(f"an object with {name!r}", where, value)
-
-
-_CODEC: Final = JsonCodec(decoders={str: text_of, float: time_of, bytes: _cubin}, check=_check_read)
+_CODEC: Final = JsonCodec(decoders={str: text_of, float: time_of, bytes: _cubin})

@@ -6,12 +6,10 @@ it on its own arguments.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from asmtune.base.errors import StoreError
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
 from asmtune.core.alternatives import calls_in_race
@@ -179,9 +177,7 @@ def hand_to_triton(lowering: Lowering, config: Config, cache: ArtifactCache) -> 
     here = caches.compiler_identity(), caches.environment()
     if (request.compiler, request.environment) != here:
         return False
-    artifact = None
-    with contextlib.suppress(StoreError):
-        artifact = cache.get(request.digest)
+    artifact = cache.get(request.digest)
     if not isinstance(artifact, Artifact) or "llir" not in artifact.outputs:
         return False
     specialised = lowering.specialise(config)

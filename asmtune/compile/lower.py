@@ -32,7 +32,7 @@ from asmtune.triton_api.jit_functions import is_gluon, jit_function, python_func
 from asmtune.triton_api.user_state import within
 
 if TYPE_CHECKING:
-    from asmtune.compile.stored_ir import StoredTtir
+    from asmtune.compile.artifacts import StoredTtir
     from asmtune.triton_api.compiler import Specialised, Toolchain
 
 

@@ -8,28 +8,28 @@ configs of one tile at once.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Generator, Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from asmtune.base.child import ChildGoneError
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders
+from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.sandbox import begin_idle, borrow_sandbox
+from asmtune.compile.sandbox import JobCancelledError, begin_idle, borrow_sandbox
 from asmtune.compile.worker import (
     CompiledConfig,
-    CompileItem,
-    CompileJob,
-    ItemResult,
+    Job,
+    Made,
     Maker,
     Outcome,
     made_in,
     make_artifact,
     make_sketch,
     start_compiler,
-    work,
 )
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
@@ -38,8 +38,14 @@ from asmtune.core.records.artifacts import Artifact, Failure
 Pair = tuple[int, LowerRequest | Failure]
 """A config's position, with its request."""
 
+Share = list[tuple[int, LowerRequest]]
+"""What one worker compiles, in an order in which requests reuse what others made."""
+
 Lower = Callable[[Config], LowerRequest | Failure]
 R = TypeVar("R")
+
+Compiled = tuple[int, str, Made[R]]
+"""A config's position and digest, with what a child made of it."""
 
 Outcomes = Generator[tuple[int, Outcome[R]], None, None]
 
@@ -136,8 +142,7 @@ def compile_configs(
         configs: to compile.
         hooks: called before and after a compile.
         settings: limits and folders.
-        workers: where to compile; by default those that `joblib.parallel_config` gives this
-            thread.
+        workers: threads that compile; by default as many as the settings say.
 
     Returns:
         The config's position in `configs`, with what was read or the failure.
@@ -178,24 +183,22 @@ class _Flow(Generic[R]):
     workers: Workers
     make: Maker
     known: list[tuple[int, Outcome[R]]] = field(default_factory=list)
-    digests: dict[int, str] = field(default_factory=dict)
 
     def outcomes(self, configs: Sequence[Config]) -> Outcomes[R]:
         cache = ArtifactCache.of(self.settings)
-        place, known = cache.prepare(), self.hooks.known
-        done: Generator[list[ItemResult[R]], None, None] = self.workers.unordered(
-            work, self._jobs(configs, cache, place)
-        )
+        job = Job(self.make, self.hooks.read, cache.prepare())
+        work = partial(self._compile, job)
+        done: Generator[list[Compiled[R]], None, None]
+        done, known = self.workers.unordered(work, self._fresh(configs)), self.hooks.known
         compiled = False
         try:
-            for batch in done:
+            for share in done:
                 compiled = True
-                for item in batch:
-                    digest = self.digests.pop(item.position)
-                    if item.entry is not None:
-                        cache.keep(digest, item.entry)
-                    known[digest] = item.outcome
-                    yield item.position, item.outcome
+                for position, digest, made in share:
+                    if made.unwritten is not None:
+                        cache.put(digest, made.unwritten)
+                    known[digest] = made.outcome
+                    yield position, made.outcome
                 yield from self._drain_known()
             yield from self._drain_known()
         finally:
@@ -203,30 +206,37 @@ class _Flow(Generic[R]):
             if compiled:
                 cache.trim()
 
+    def _compile(
+        self, job: Job[R], share: Share, stop: threading.Event | None
+    ) -> list[Compiled[R]]:
+        """Have a child compile a share, up to where nobody waits any more."""
+        settings, done = self.settings, list[Compiled[R]]()
+        with borrow_sandbox(settings.compile_memory_bytes, self.workers.jobs, stop) as sandbox:
+            try:
+                for position, request in share:
+                    made = made_in(sandbox, request, job, settings, stop)
+                    done.append((position, request.digest, made))
+            except JobCancelledError:
+                sandbox.begin()  # for the next share: a child takes a second to start
+        return done
+
     def _drain_known(self) -> Iterator[tuple[int, Outcome[R]]]:
         while self.known:
             yield self.known.pop()
 
-    def _jobs(
-        self, configs: Sequence[Config], cache: ArtifactCache, place: ArtifactFolders
-    ) -> Iterator[CompileJob[R]]:
-        """Yield shares, each lowered only when a worker is about to be free."""
-        most = self.workers.jobs if self.workers.is_local else None
+    def _fresh(self, configs: Sequence[Config]) -> Iterator[Share]:
+        """Yield shares without what is known, each lowered only when a worker is free."""
         for share in self._shares(configs):
-            fresh = []
+            fresh: Share = []
             for position, request in share:
                 if isinstance(request, Failure):
                     self.known.append((position, request))
-                elif (digest := request.digest) in self.hooks.known:
-                    self.known.append((position, self.hooks.known[digest]))
+                elif request.digest in self.hooks.known:
+                    self.known.append((position, self.hooks.known[request.digest]))
                 else:
-                    self.digests[position] = digest
-                    entry = None if self.workers.is_local else cache.raw(digest)
-                    fresh.append(CompileItem(position, request, entry))
+                    fresh.append((position, request))
             if fresh:
-                yield CompileJob(
-                    tuple(fresh), self.make, self.hooks.read, self.settings, place, most
-                )
+                yield fresh
 
     def _shares(self, configs: Sequence[Config]) -> Iterator[list[Pair]]:
         if self.make is make_artifact:
@@ -257,13 +267,11 @@ def warm(
         machine: Triton's (backend, arch, warp size); None if it is not known yet.
         modules: names of modules that will read artifacts in the children.
         settings: limits of a compile.
-        workers: by default those that `joblib.parallel_config` gives this thread.
+        workers: by default as many as the settings say.
     """
     from asmtune.triton_api.caches import environment
 
     chosen = workers or Workers(settings.jobs)
-    if not chosen.is_local:
-        return
     variables = environment()
     # On a full disk, or where one dies at once, this is said when it is used.
     with contextlib.suppress(StoreError, OSError, ChildGoneError):
@@ -283,11 +291,10 @@ def compile_one(request: LowerRequest, settings: Settings) -> Artifact | Failure
         StoreError: no folder for artifacts can be written.
     """
     cache = ArtifactCache.of(settings)
-    place = cache.prepare()
-    item, how = CompileItem(0, request), (make_artifact, whole, place)
+    job: Job[Artifact] = Job(make_artifact, whole, cache.prepare())
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
-        result: ItemResult[Artifact] = made_in(sandbox, item, how, settings)
-    if result.entry is not None:
-        cache.keep(request.digest, result.entry)
-    outcome = result.outcome
+        made = made_in(sandbox, request, job, settings)
+    if made.unwritten is not None:
+        cache.put(request.digest, made.unwritten)
+    outcome = made.outcome
     return outcome if isinstance(outcome, Failure) else outcome.reading

@@ -2,9 +2,7 @@
 
 Such an entry is compiled further, or launched as machine code. So its seal is keyed by a secret
 in the folder that only the user can read: whoever could once write in the folder, and not read
-the secret, cannot make an entry that is read. Entries that travel between a user's processes have
-a seal without a secret, which tells damage. A store's rows have such seals too: they are data,
-and move between machines and users.
+the secret, cannot make an entry that is read.
 """
 
 from __future__ import annotations
@@ -60,33 +58,22 @@ def secret_of(folder: Path) -> bytes:
     return known
 
 
-def sealed(digest: str, entry: Any, secret: bytes = b"") -> bytes:
+def sealed(digest: str, entry: Any, secret: bytes) -> bytes:
     """Encode a JSON value so that it is read again only whole, and under this digest."""
     data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
     head, body = data[:_HEAD], data[_HEAD:]
     return head[:3] + _HAS_COMMENT + head[4:] + _seal(digest, body, secret) + body
 
 
-def unsealed(digest: str, data: bytes, secret: bytes = b"") -> Any:
+def unsealed(digest: str, data: bytes, secret: bytes) -> Any:
     """Decode what `sealed` encoded; None if it is damaged, or of another digest or secret."""
-    if not is_sealed(digest, data, secret):
+    seal = _seal(digest, data[_HEAD + _SEAL :], secret)
+    if not hmac.compare_digest(data[_HEAD : _HEAD + _SEAL], seal):
         return None
     try:
         return parse_json(gzip.decompress(data))
     except (EOFError, OSError, zlib.error, ValueError, InputError):
         return None
-
-
-def is_sealed(digest: str, data: bytes, secret: bytes) -> bool:
-    """Return whether an entry has the seal of a digest and a secret."""
-    seal = _seal(digest, data[_HEAD + _SEAL :], secret)
-    return hmac.compare_digest(data[_HEAD : _HEAD + _SEAL], seal)
-
-
-def resealed(digest: str, data: bytes, secret: bytes) -> bytes:
-    """Return an entry with the seal of another secret."""
-    body = data[_HEAD + _SEAL :]
-    return data[:_HEAD] + _seal(digest, body, secret) + body
 
 
 def _seal(digest: str, body: bytes, secret: bytes) -> bytes:

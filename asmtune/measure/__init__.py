@@ -4,7 +4,7 @@
 and restores the arguments of a launch, and compares outputs. `bench/` puts both together, in this
 process, in a child process, or on several GPUs. `rates` measures the GPU itself: bandwidths, tensor
 rates, and a launch. `memory` says how much of it tuning may take.
-`accuracy` measures the errors of an output, with the quantiles and divergences of `distributions`.
+`accuracy` measures the errors of an output.
 
 How a config flows: a bench loads its artifact, `checks` runs it once and compares what it wrote
 with the output of the default config, and the race of `timing` times those that pass.

@@ -16,13 +16,13 @@ float8_e5m2 are those of OCP's 8-bit floating point specification (OFP8, 1.0): 4
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.measure.checks.compare import pieces
-from asmtune.measure.distributions import binned, divergence, quantiles, value_counts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,9 +58,6 @@ class AccuracyStats:
             and whose output is at that value, beyond it, infinite or NaN.
         amax: largest finite |o|.
         cosine: cosine of the angle between o and r as vectors; 1 if both are zero.
-        kl: Kullback-Leibler divergence of the output's values from the reference's, in nats, by
-            256 equal bins from the reference's least to its largest finite value; values outside
-            count in the outer bins, and each bin has half a count more.
     """
 
     elements: int
@@ -79,7 +76,6 @@ class AccuracyStats:
     clip: float = 0.0
     amax: float = 0.0
     cosine: float = 1.0
-    kl: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +102,6 @@ class Bound:
     rms_share: float | None = None
     clip: float | None = None
     cosine: float | None = None
-    kl: float | None = None
     nonfinite: int | None = None
 
     def __post_init__(self) -> None:
@@ -173,25 +168,18 @@ def measure_accuracy(
     Raises:
         InputError: the shapes differ, `limit` does not broadcast, or a dtype cannot be compared.
     """
-    return measure_with_bins(output, reference, limit=limit)[0]
-
-
-def measure_with_bins(
-    output: Tensor, reference: Tensor, *, limit: float | Tensor | None = None
-) -> tuple[AccuracyStats, Any]:
-    """Measure as `measure_accuracy`, and count relative errors by `binned`; None of no element."""
     import torch
 
     output, reference = _comparable(output, reference)
     if not output.numel():
-        return AccuracyStats(elements=0), None
+        return AccuracyStats(elements=0)
     with torch.no_grad():
         sums = _Sums(output, reference, _limit_of(output, limit))
         for add in (sums.add_scale, sums.add_error):
             for place in pieces(output.shape, PIECE):
                 want = reference[place].to(output.device).to(torch.float64)
                 add(output[place].to(torch.float64), want, place)
-        return sums.stats(), sums.bins.get("rel")
+        return sums.stats()
 
 
 def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,8 +251,6 @@ class _Sums:
     sums: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0})
     most: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0, "ulps": 0.0})
     bins: dict[str, Any] = field(default_factory=dict)
-    span: tuple[float, float] = (math.inf, -math.inf)
-    values: list[Any] = field(default_factory=lambda: [0, 0])
 
     def add_scale(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
         """Count what is not finite or clipped, and add the norms of what is finite in both."""
@@ -282,15 +268,9 @@ class _Sums:
         self.amax = max(self.amax, float(got.where(got.isfinite(), 0.0).abs().max()))
         self.norms["o"] = math.hypot(self.norms["o"], self._rms(got.where(finite, 0.0)))
         self.norms["r"] = math.hypot(self.norms["r"], self._rms(want.where(finite, 0.0)))
-        known = want[want.isfinite()]
-        if known.numel():
-            low, high = self.span
-            self.span = min(low, float(known.min())), max(high, float(known.max()))
 
     def add_error(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
-        """Add the values of a piece, and the errors of its elements that are finite in both."""
-        for row, values in enumerate((want, got)):
-            self.values[row] += value_counts(values, *self.span)
+        """Add the errors of a piece's elements that are finite in both."""
         finite = got.isfinite() & want.isfinite()
         got, want = got[finite], want[finite]
         if not got.numel():
@@ -310,7 +290,7 @@ class _Sums:
             if name in self.sums:
                 self.sums[name] += float((values / self.finite).sum())
             if name != "abs":
-                self.bins[name] = self.bins.get(name, 0) + binned(values)
+                self.bins[name] = self.bins.get(name, 0) + _binned(values)
         self.norms["e"] = math.hypot(self.norms["e"], self._rms(error))
         if self.norms["o"] and self.norms["r"]:
             products = got / self.norms["o"] * (want / self.norms["r"])
@@ -340,7 +320,6 @@ class _Sums:
         elements = self.output.numel()
         counted: dict[str, Any] = {"elements": elements, "nonfinite": self.unequal}
         counted |= {"clip": self.clipped / elements, "amax": self.amax}
-        counted["kl"] = divergence(*self.values)
         if not self.finite:
             if not self.unequal:
                 counted = {each.name: math.nan for each in fields(AccuracyStats)} | counted
@@ -350,10 +329,10 @@ class _Sums:
         cosine = min(1.0, max(-1.0, self.dot))
         if not (norms["o"] and norms["r"]):
             cosine = float(norms["o"] == norms["r"])
-        tails = quantiles(self.bins["rel"], _QUANTILES.values())
+        tails = _quantiles(self.bins["rel"], _QUANTILES.values())
         tails = [min(value, self.most["rel"]) for value in tails]
         counted |= dict(zip(_QUANTILES, tails, strict=True))
-        (ulps,) = quantiles(self.bins["ulps"], (0.99,))
+        (ulps,) = _quantiles(self.bins["ulps"], (0.99,))
         counted |= {f"max_{name}": value for name, value in self.most.items()}
         counted |= {f"mean_{name}": value for name, value in self.sums.items()}
         return AccuracyStats(
@@ -362,3 +341,27 @@ class _Sums:
             rms_share=min(norms["e"] / base, _MOST) if base else 0.0,
             cosine=cosine,
         )
+
+
+_MANTISSA: Final = 14  # bits of a float32 that a bin drops: bins are 2^-9 wide, relatively
+
+
+def _binned(values: Tensor) -> Any:
+    """Count values of 0 or more by the leading 18 bits of their float32."""
+    import torch
+
+    top = torch.finfo(torch.float32).max
+    bits = values.clamp(max=top).to(torch.float32).view(torch.int32) >> _MANTISSA
+    return torch.bincount(bits, minlength=1 << (31 - _MANTISSA))
+
+
+def _quantiles(counts: Any, shares: Iterable[float]) -> list[float]:
+    """Return the upper edges of the bins of `_binned` that hold quantiles; 0 exactly."""
+    import torch
+
+    up_to = counts.cpu().cumsum(0)
+    ranks = torch.tensor([max(1, math.ceil(share * int(up_to[-1]))) for share in shares])
+    places = torch.searchsorted(up_to, ranks)
+    edges = ((places + 1 << _MANTISSA) - 1).to(torch.int32).view(torch.float32)
+    known = edges.clamp(max=torch.finfo(torch.float32).max).where(places > 0, 0.0)
+    return [float(edge) for edge in known]

@@ -25,7 +25,7 @@ from asmtune.triton_api.jit_functions import is_kernel
 
 if TYPE_CHECKING:
     from asmtune.core.alternatives import Alternatives
-    from asmtune.measure.bench.hooks import DoBench, PostHook, PreHook
+    from asmtune.measure.bench.base import DoBench, PostHook, PreHook
     from asmtune.measure.checks.roles import Reference, Restore
     from asmtune.runtime.autotuner import AsmAutotuner
     from asmtune.tuning.options import Check, Effort

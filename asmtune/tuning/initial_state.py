@@ -212,8 +212,8 @@ class FirstRanking:
 
     def start(self) -> None:
         """Start the rest of the sketches, if workers can make them beside compiles."""
-        # A cluster's backend serves one iterator at a time; one worker is busy with compiles.
-        if self.front.workers.is_local and self.front.workers.jobs > 1:
+        # One worker is busy with compiles.
+        if self.front.workers.jobs > 1:
             self._start()
 
     def stop(self) -> None:

@@ -11,14 +11,14 @@ from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, function_name, shortened
 from asmtune.core.alternatives import Alternatives, checked_alternatives
 from asmtune.measure.accuracy import Bound
-from asmtune.measure.bench.hooks import PostHook, PreHook, TunerHooks
+from asmtune.measure.bench.base import PostHook, PreHook, TunerHooks
 from asmtune.measure.checks.roles import CheckOptions, Restore
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.triton_api.jit_functions import is_kernel
 from asmtune.tuning.search.base import BatchSizes, Limits
 
 if TYPE_CHECKING:
-    from asmtune.measure.bench.hooks import DoBench
+    from asmtune.measure.bench.base import DoBench
 
 
 @dataclass(frozen=True, kw_only=True)

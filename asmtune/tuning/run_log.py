@@ -11,9 +11,8 @@ from typing import Final, Self
 from asmtune.base.text import amount, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance
+from asmtune.core.records.tuned import Measurement, Outcome, Provenance
 from asmtune.core.records.verdicts import Verdict
-from asmtune.measure.bench.base import Outcome
 from asmtune.predict.prune.flow import Funnel
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header

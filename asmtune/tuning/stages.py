@@ -20,10 +20,10 @@ from asmtune.compile.lower import foreign_value
 from asmtune.core.config import Config
 from asmtune.core.failures import of_one_config
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.tuned import Measurement
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.ttir.slots import ConfigSlots
-from asmtune.measure.bench.base import Bench, Outcome, TimingCandidate
+from asmtune.measure.bench.base import Bench, TimingCandidate
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import winner
 from asmtune.predict.prune.caps import caps_for

@@ -27,7 +27,7 @@ from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.ir.ttir.analysis import Kernel
-from asmtune.measure.bench.hooks import QUANTILES
+from asmtune.measure.bench.base import QUANTILES
 from asmtune.measure.bench.trials import timed_by_user
 from asmtune.measure.checks.tensors import preserved
 from asmtune.triton_api.jit_functions import jit_function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
@@ -54,6 +54,11 @@ def entrant(mode: str, us: float = 10.0, **options: Any) -> TimingCandidate:
     config = Config({"MODE": mode, "US": us}, **options)
     code = f"{mode} {us} {config.num_warps}".encode()
     return TimingCandidate(config, artifact(code, num_warps=config.num_warps))
+
+
+def told(outcomes: Iterable[tuple[Config, Any]]) -> list[Any]:
+    """List the medians, and the kinds of failures."""
+    return [r.kind if isinstance(r, Failure) else r.median_us for _, r in outcomes]
 
 
 def artifact(code: bytes, **metadata: Any) -> Artifact:

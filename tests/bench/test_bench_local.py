@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from asmtune.base.errors import MeasureError
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench
-from tests.bench.bench_support import entrant, setup
+from asmtune.measure.bench.trials import DeviceLostError
+from tests.bench.bench_support import entrant, setup, told
 from tests.bench.cpu_machine import CpuMachine
 
 
@@ -21,11 +20,6 @@ def opened(machine: CpuMachine | None = None, **options: Any) -> LocalBench:
     bench = LocalBench(setup(**options), machine or CpuMachine())
     assert isinstance(bench.begin(entrant("good"))[1], Measurement)
     return bench
-
-
-def told(outcomes: list[Any]) -> list[Any]:
-    """Medians, and the kinds of failures."""
-    return [r.kind if isinstance(r, Failure) else r.median_us for _, r in outcomes]
 
 
 def test_each_entrant_gets_its_outcome_in_order() -> None:
@@ -105,12 +99,3 @@ def test_options_that_triton_refuses_cost_one_config() -> None:
     outcomes = bench.trial([entrant("good", 2.0, num_warps=3), entrant("good", 4.0)])
     assert told(outcomes) == ["options", 4.0]
     bench.close()
-
-
-def test_energy_is_the_machines() -> None:
-    """Of what runs and is right; what fails, or has no meter, has none."""
-    bench = opened()
-    entrants = [entrant(mode, 5.0) for mode in ("good", "wrong", "memory", "print")]
-    assert [bench.energy(one) for one in entrants] == [0.005, None, None, None]
-    with pytest.raises(DeviceLostError):
-        bench.energy(entrant("fault", 5.0))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.compile.load import Binary, launch_values
-from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -28,12 +28,12 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.accuracy import Bound
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import Opaque
-from asmtune.measure.bench.base import BenchSetup, TimingCandidate, TimingSetup
-from asmtune.measure.bench.hooks import TunerHooks
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate, TimingSetup, TunerHooks
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 from tests.bench.bench_support import artifact, problem, setup
+from tests.compile.making import accepted
 from tests.gpu import argument_kernels
 
 US = st.floats(allow_nan=False)
@@ -151,8 +151,7 @@ def test_binaries_arrive(which: str, target: Target, settings: Settings) -> None
     """A real kernel's code, types and grid are what they were; Triton's handle is made of them."""
     problem_, (config, *_) = argument_kernels.problems("cpu")[which]
     lowering = Lowering(problem_, target, 30)
-    request = lowering.request(config)
-    assert isinstance(request, LowerRequest)
+    request = accepted(lowering, config)
     compiled = compile_one(request, settings)
     binary = Binary.of(lowering, config, compiled)
     assert isinstance(binary, Binary)

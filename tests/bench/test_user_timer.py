@@ -11,10 +11,10 @@ import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.core.records.tuned import Measurement
+from asmtune.measure.bench.base import TunerHooks
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.gpu import DeviceLostError
-from asmtune.measure.bench.hooks import TunerHooks
 from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.trials import DeviceLostError
 from tests.bench.bench_support import CHILD, entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 
@@ -24,6 +24,13 @@ def bench(
 ) -> LocalBench:
     """A bench that times by a function."""
     return LocalBench(replace(setup(), do_bench=do_bench, **more), machine or CpuMachine())
+
+
+def five_calls(kernel_call: Callable[[], None], quantiles: Any) -> float:
+    """Launch five times, and find a millisecond."""
+    for _ in range(5):
+        kernel_call()
+    return 1.0
 
 
 def test_its_milliseconds_become_microseconds() -> None:
@@ -45,15 +52,6 @@ def test_its_milliseconds_become_microseconds() -> None:
     made.final([entrant("good")])
     assert len(machine.launched) == 2 + 7 + 7
     made.close()
-
-
-def test_one_number_will_do() -> None:
-    """It is the median and both percentiles."""
-    made = bench(lambda kernel_call, **_: kernel_call() or 0.25)
-    _, outcome = made.begin(entrant("good"))
-    made.close()
-    assert (outcome.median_us, outcome.p20_us, outcome.p80_us) == (250.0, 250.0, 250.0)
-    assert outcome.samples_us == (250.0,)
 
 
 def test_each_call_does_all_around_a_launch() -> None:
@@ -92,8 +90,13 @@ def test_what_is_no_time_is_told(gives: Any) -> None:
     made.close()
 
 
-def test_infinity_is_a_failure() -> None:
-    """As Triton has it of a config that cannot be timed."""
+def test_one_number_is_the_median_and_both_percentiles() -> None:
+    """Infinity is a failure, as Triton has it of a config that cannot be timed."""
+    made = bench(lambda kernel_call, **_: kernel_call() or 0.25)
+    _, outcome = made.begin(entrant("good"))
+    made.close()
+    assert (outcome.median_us, outcome.p20_us, outcome.p80_us) == (250.0, 250.0, 250.0)
+    assert outcome.samples_us == (250.0,)
     made = bench(lambda *_, **__: [float("inf")] * 3)
     _, outcome = made.begin(entrant("good"))
     made.close()
@@ -103,18 +106,13 @@ def test_infinity_is_a_failure() -> None:
 def test_a_config_that_fails_inside_costs_itself_alone() -> None:
     """What a launch raises in the function is that config's failure; the others are timed."""
 
-    def do_bench(kernel_call: Callable[[], None], quantiles: Any) -> float:
-        for _ in range(5):
-            kernel_call()
-        return 1.0
-
     def after(kwargs: dict[str, Any], exception: Exception | None) -> None:
         after.calls += 1  # type: ignore[attr-defined]
         if kwargs["US"] == 9.0 and after.calls > 5:  # type: ignore[attr-defined]
             raise RuntimeError("out of resources: shared memory")
 
     after.calls = 0  # type: ignore[attr-defined]
-    made = bench(do_bench, hooks=TunerHooks(post=after))
+    made = bench(five_calls, hooks=TunerHooks(post=after))
     (_, failed), (_, timed) = (made.begin(entrant("good")), *made.trial([entrant("good", 8.0)]))
     assert isinstance(timed, Measurement)
     ((_, failed),) = made.trial([entrant("good", 9.0)])
@@ -132,13 +130,7 @@ def test_a_function_that_launches_nothing_is_told() -> None:
 
 def test_a_lost_device_is_told() -> None:
     """A fault inside the function names the config that broke the context."""
-
-    def do_bench(kernel_call: Callable[[], None], quantiles: Any) -> float:
-        for _ in range(5):
-            kernel_call()
-        return 1.0
-
-    made = bench(do_bench)
+    made = bench(five_calls)
     with pytest.raises(DeviceLostError, match="fault later"):
         made.begin(entrant("fault later"))
 

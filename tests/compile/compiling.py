@@ -9,8 +9,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import joblib
-
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs, warm
@@ -77,9 +75,6 @@ def main(way: str) -> None:
         time_one()
     elif way == "warm":
         compiled_after_a_warm_start()
-    elif way == "multiprocessing":
-        with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
-            say(f"{compiled(2)} compiled")
     else:
         say(f"{compiled(1 if way == 'alone' else 2)} compiled")
     if way == "idle":

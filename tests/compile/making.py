@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache, ArtifactFolders
-from asmtune.compile.lower import LowerRequest
-from asmtune.compile.pool import whole
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.pool import compile_one, whole
 from asmtune.compile.sandbox import Sandbox, borrow_sandbox
-from asmtune.compile.worker import (
-    CompileItem,
-    CompileSite,
-    Made,
-    Maker,
-    made_in,
-    make_artifact,
-    make_sketch,
-)
+from asmtune.compile.worker import Job, Maker, made_in, make_artifact, make_sketch
+from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
-
-@dataclass(frozen=True)
-class _SiteWithParent(CompileSite):
-    """A site in whose folder a config without its register cap lies."""
-
-    parent: Artifact | None = None
-
-    def stored(self, digest: str) -> Artifact | Failure | None:
-        """Return the one."""
-        is_asked = self.parent is not None and self.parent.digest == digest
-        return self.parent if is_asked else None
+NOWHERE = (Path("/dev/null/artifacts"),)
 
 
-def _of_parent(parent: Artifact | None, item: CompileItem, site: CompileSite) -> Made:
-    return make_artifact(item, _SiteWithParent(site.place, site.compiler, parent))
+def accepted(lowering: Lowering, config: Config) -> LowerRequest:
+    """Lower a config that the front end is to accept."""
+    request = lowering.request(config)
+    assert isinstance(request, LowerRequest), request
+    return request
 
 
-NOWHERE = ArtifactFolders((Path("/nowhere"),), b"x")
+def compiled(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
+    """Compile a config that is to compile."""
+    made = compile_one(accepted(lowering, config), settings)
+    assert isinstance(made, Artifact), made
+    return made
 
 
-def _made(sandbox: Sandbox, make: Maker, request: LowerRequest, limit_s: float) -> Any:
+def _made(
+    sandbox: Sandbox,
+    make: Maker,
+    request: LowerRequest,
+    limit_s: float,
+    folders: Sequence[Path] = NOWHERE,
+) -> Any:
     settings = replace(Settings(cache_dir=Path("unused")), compile_timeout_s=limit_s)
-    result = made_in(sandbox, CompileItem(0, request), (make, whole, NOWHERE), settings)
-    outcome = result.outcome
+    outcome = made_in(sandbox, request, Job(make, whole, folders), settings).outcome
     return outcome if isinstance(outcome, Failure) else outcome.reading
 
 
@@ -54,7 +50,12 @@ def compiled_in(
     sandbox: Sandbox, request: LowerRequest, limit_s: float = 60, parent: Artifact | None = None
 ) -> Artifact | Failure:
     """Compile a request; `parent` is the artifact without its register cap."""
-    made: Artifact | Failure = _made(sandbox, partial(_of_parent, parent), request, limit_s)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = ArtifactCache(Path(folder), 1 << 30)
+        if parent is not None:
+            cache.put(parent.digest, parent)
+        folders = NOWHERE if parent is None else cache.folders
+        made: Artifact | Failure = _made(sandbox, make_artifact, request, limit_s, folders)
     return made
 
 
@@ -66,11 +67,9 @@ def sketched_in(sandbox: Sandbox, request: LowerRequest, limit_s: float = 60) ->
 
 def sketch_one(request: LowerRequest, settings: Settings) -> Sketch | Failure:
     """Compile one request as far as LLVM, and keep it as workers do."""
-    cache = ArtifactCache.of(settings)
-    how = make_sketch, whole, cache.prepare()
+    folders = ArtifactCache.of(settings).prepare()
     with borrow_sandbox(settings.compile_memory_bytes) as sandbox:
-        result = made_in(sandbox, CompileItem(0, request), how, settings)
-    if result.entry is not None:
-        cache.keep(request.digest, result.entry)
-    outcome: Any = result.outcome
-    return outcome if isinstance(outcome, Failure) else outcome.reading
+        made: Sketch | Failure = _made(
+            sandbox, make_sketch, request, settings.compile_timeout_s, folders
+        )
+    return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from typing import Any
 
 from asmtune.compile.lower import LowerRequest
@@ -22,9 +21,9 @@ def whole(made: Any) -> Any:
     return made
 
 
-def where(made: Any) -> tuple[str, int]:
-    """Thread and process that read."""
-    return threading.current_thread().name, os.getpid()
+def where(made: Any) -> int:
+    """Process that reads."""
+    return os.getpid()
 
 
 def deadly(made: Any) -> str:

@@ -9,17 +9,16 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 from triton_reference import compiled_by_triton
 
-from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.lower import Lowering
 from asmtune.compile.sandbox import Sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from tests.compile.making import compiled_in
+from tests.compile.making import accepted, compiled_in
 from tests.sample_kernels import (
     product_problem,
     scale,
@@ -31,16 +30,9 @@ MACHINES = ("A100", "H200", "B200", "RTX5090")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
-def request_of(problem: Problem, config: Config, machine: Target) -> LowerRequest:
-    """The request for one config, which the front end is to accept."""
-    request = Lowering(problem, machine, 30).request(config)
-    assert isinstance(request, LowerRequest), request
-    return request
-
-
 def check(problem: Problem, config: Config, machine: Target, sandbox: Sandbox) -> Artifact:
     """Compile on both ways; PTX, cubin and what a launch needs to know are equal."""
-    request = request_of(problem, config, machine)
+    request = accepted(Lowering(problem, machine, 30), config)
     artifact = compiled_in(sandbox, request, 60)
     assert isinstance(artifact, Artifact), artifact
     own = compiled_by_triton(problem, config, machine.capability)
@@ -78,12 +70,6 @@ def test_integers_equal(n: int, shared_sandbox: Sandbox, target: Target) -> None
     check(scale_problem(n), Config({"BLOCK": 256}), target, shared_sandbox)
 
 
-def test_clusters_equal(shared_sandbox: Sandbox, target: Target) -> None:
-    """A cluster of two programs, capped, is Triton's own."""
-    config = Config({"BLOCK": 512}, num_ctas=2, maxnreg=64)
-    check(scale_problem(), config, target, shared_sandbox)
-
-
 @triton.jit(do_not_specialize=["n"])
 def _unspecialised(x_ptr, n, flag, factor, extra=3, BLOCK: tl.constexpr = 64):
     at = tl.arange(0, BLOCK)
@@ -115,34 +101,11 @@ def test_tuples_equal(shared_sandbox: Sandbox, target: Target) -> None:
     check(problem, Config({"BLOCK": 128}), target, shared_sandbox)
 
 
-@triton.jit
-def _through_descriptor(source, y_ptr, BLOCK: tl.constexpr):
-    tile = source.load([tl.program_id(0) * BLOCK, 0])
-    rows, cols = tl.arange(0, BLOCK), tl.arange(0, BLOCK)
-    tl.store(y_ptr + rows[:, None] * BLOCK + cols[None, :], tile)
-
-
-def _set_block(values: dict[str, Any]) -> None:
-    values["source"].block_shape = [values["BLOCK"], values["BLOCK"]]
-
-
-@pytest.mark.slow
-def test_descriptors_equal(shared_sandbox: Sandbox, target: Target) -> None:
-    """A descriptor gets its block shape from the config's `pre_hook` before it is compiled."""
-    source = TensorDescriptor.from_tensor(tensor(torch.float16, 256, 256), [1, 1])
-    arguments = {"source": source, "y_ptr": tensor(torch.float16)}
-    problem = Problem(_through_descriptor, arguments, (1,))
-    for block in (64, 128):
-        config = Config({"BLOCK": block}, pre_hook=_set_block)
-        artifact = check(problem, config, target, shared_sandbox)
-        assert f"tensor<{block}x{block}xf16" in artifact.outputs["ttir"]
-
-
 def test_heuristics_equal(shared_sandbox: Sandbox, target: Target) -> None:
     """What `@triton.heuristics` computes from a config is compiled in."""
     wrapped = triton.heuristics({"BLOCK": lambda values: values["n"] // 8})(scale)
     arguments = scale_problem(1024).arguments
-    request = request_of(Problem(wrapped, arguments, (1,)), Config({}), target)
+    request = accepted(Lowering(Problem(wrapped, arguments, (1,)), target, 30), Config({}))
     artifact = compiled_in(shared_sandbox, request, 60)
     own = compiled_by_triton(Problem(scale, arguments, (1,)), Config({"BLOCK": 128}), 90)
     assert isinstance(artifact, Artifact)

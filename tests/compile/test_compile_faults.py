@@ -21,7 +21,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import admit, deadly, digest_of
-from tests.sample_kernels import row_sum_problem, scale_problem
+from tests.sample_kernels import scale_problem
 
 FAULTS = {1: "sleep 300 & wait", 2: "kill -9 $$", 4: f"exec {sys.executable} $0.py"}
 """What an assembler does with a kernel of so many warps."""
@@ -66,7 +66,7 @@ def test_faults_of_the_assembler(
     faulty_ptxas: Path, target: Target, empty_settings: Settings
 ) -> None:
     """One that hangs, one that is killed and one that grows cost their own configs alone."""
-    limits = replace(empty_settings, jobs=2, compile_timeout_s=10, compile_memory_bytes=2000 << 20)
+    limits = replace(empty_settings, jobs=2, compile_timeout_s=15, compile_memory_bytes=2000 << 20)
     configs = [Config({"BLOCK": 512}, num_warps=warps) for warps in (8, 1, 2, 4)]
     configs.append(Config({"BLOCK": 1024}, num_warps=8))
     lowering = Lowering(scale_problem(), target, 30)
@@ -86,18 +86,6 @@ def test_faults_of_the_assembler(
     requests = [lowering.request(config) for config in configs]
     kept = [cache.get(request.digest) for request in requests]  # type: ignore[union-attr]
     assert [isinstance(entry, Artifact) for entry in kept] == [c.num_warps == 8 for c in configs]
-
-
-@pytest.mark.slow
-def test_a_compiler_that_hangs(target: Target, empty_settings: Settings) -> None:
-    """LLVM that would take minutes on one config ends at the limit; the rest compile."""
-    limits = replace(empty_settings, compile_timeout_s=8)
-    slow = Config({"BLOCK": 1 << 17}, num_warps=1)
-    configs = [Config({"BLOCK": 256}), slow, Config({"BLOCK": 512}), Config({"BLOCK": 1024})]
-    lowering = Lowering(row_sum_problem(), target, 30)
-    made = dict(compile_configs(lowering, configs, hooks(), limits))
-    kinds = [getattr(made[position], "kind", "compiled") for position in range(4)]
-    assert kinds == ["compiled", "timeout", "compiled", "compiled"]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from asmtune.triton_api.jit_functions import is_gluon
 from tests import gluon_kernels as kernels
-from tests.compile.making import sketch_one
+from tests.compile.making import accepted, compiled, sketch_one
 from tests.tuning_support import add
 
 
@@ -28,9 +28,7 @@ def lowering(target: str = "H200", problem: Problem | None = None) -> Lowering:
 
 def request(config: Config, target: str = "H200") -> LowerRequest:
     """Lower `scale` with a config."""
-    lowered = lowering(target).request(config)
-    assert isinstance(lowered, LowerRequest), lowered
-    return lowered
+    return accepted(lowering(target), config)
 
 
 @pytest.mark.parametrize("target", ["A100", "H200", "B200", "RTX5090"])
@@ -51,8 +49,7 @@ def test_the_front_end_runs_again_for_what_its_text_names() -> None:
     front = lowering()
 
     def text(**options: int) -> str:
-        lowered = front.request(Config({"BLOCK": 1024}, **options))
-        assert isinstance(lowered, LowerRequest)
+        lowered = accepted(front, Config({"BLOCK": 1024}, **options))
         assert lowered.gluon
         assert not lowered.has_dot
         return lowered.ttir
@@ -78,8 +75,7 @@ def test_another_vendors_operation_is_a_failure(settings: Settings) -> None:
     """Where its dialect is unknown to the front end, Triton ends the process: it is loaded."""
     arguments = dict.fromkeys(("x_ptr", "y_ptr"), torch.empty(64, device="meta"))
     problem = Problem(kernels.amd_scale, {**arguments, "n": 64}, (1,))
-    lowered = lowering(problem=problem).request(Config({"BLOCK": 256}, num_warps=4))
-    assert isinstance(lowered, LowerRequest), lowered
+    lowered = accepted(lowering(problem=problem), Config({"BLOCK": 256}, num_warps=4))
     failure = compile_one(lowered, settings)
     assert isinstance(failure, Failure)
     assert "failed to translate module to LLVM IR" in str(failure)
@@ -104,8 +100,7 @@ def test_what_mlir_refuses_is_told_with_its_line(capfd: pytest.CaptureFixture[st
 def test_what_a_pass_refuses_is_told_first(settings: Settings) -> None:
     """A failure of the compiler's process begins with file, line and cause, not with the pass."""
     problem = Problem(kernels.undecided, {"x_ptr": torch.empty(64, device="meta"), "n": 64}, (1,))
-    lowered = lowering(problem=problem).request(Config({"BLOCK": 64}, num_warps=4))
-    assert isinstance(lowered, LowerRequest), lowered
+    lowered = accepted(lowering(problem=problem), Config({"BLOCK": 64}, num_warps=4))
     for failure in (compile_one(lowered, settings), sketch_one(lowered, settings)):
         assert isinstance(failure, Failure)
         assert str(failure).startswith("compiler at ttgir: gluon_kernels.py line ")
@@ -136,11 +131,9 @@ def test_edited_ir_of_a_gluon_kernel_begins_at_ttgir(tmp_path: Path, settings: S
     assert refused.detail == (
         "ir_override=edited.ttir: a Gluon kernel has no TTIR; give .ttgir, .llir or .ptx"
     )
-    own = compile_one(request(Config({"BLOCK": 1024})), settings)
-    assert isinstance(own, Artifact)
+    own = compiled(lowering(), Config({"BLOCK": 1024}), settings)
     ttgir.write_text(own.outputs["ttgir"])
-    edited = compile_one(request(Config({"BLOCK": 1024}, ir_override=str(ttgir))), settings)
-    assert isinstance(edited, Artifact), edited
+    edited = compiled(lowering(), Config({"BLOCK": 1024}, ir_override=str(ttgir)), settings)
     assert edited.outputs["ttgir"].count("tt.load") == own.outputs["ttgir"].count("tt.load")
 
 

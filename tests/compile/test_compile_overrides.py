@@ -18,7 +18,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.features.reader import ProfileReader
-from tests.compile.making import sketch_one
+from tests.compile.making import compiled, sketch_one
 from tests.compile.readings import admit, digest_of
 from tests.compile.triton_reference import compiled_by_triton
 from tests.sample_kernels import row_sum_problem
@@ -62,15 +62,6 @@ def write(tmp_path: Path) -> Write:
         return CONFIG.with_override(str(path))
 
     return written
-
-
-def compiled(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
-    """A config that compiles."""
-    request = lowering.request(config)
-    assert not isinstance(request, Failure), request
-    made = compile_one(request, settings)
-    assert isinstance(made, Artifact), made
-    return made
 
 
 def refused(lowering: Lowering, config: Config, settings: Settings) -> Failure:

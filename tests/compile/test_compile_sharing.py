@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +15,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from tests.compile.making import compiled_in
+from tests.compile.making import accepted, compiled_in
+from tests.compile.readings import whole
 from tests.sample_kernels import (
     asks_for_threads,
     asks_for_warps,
@@ -33,19 +33,7 @@ TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 def requests(problem: Problem, configs: list[Config], machine: Target) -> list[LowerRequest]:
     """Requests that the front end is to accept."""
     lowering = Lowering(problem, machine, 30)
-    found = [lowering.request(config) for config in configs]
-    assert all(isinstance(request, LowerRequest) for request in found), found
-    return found  # type: ignore[return-value]
-
-
-def whole(artifact: Artifact) -> Artifact:
-    """Read all of an artifact: return it as it is."""
-    return artifact
-
-
-def admit(config: Config, request: LowerRequest) -> Failure | None:
-    """Keep nothing from the back end."""
-    return None
+    return [accepted(lowering, config) for config in configs]
 
 
 FAMILIES: dict[str, tuple[Problem, list[Config]]] = {
@@ -188,8 +176,7 @@ def test_an_option_that_is_read(
     calls = _count_front_ends(lowering, monkeypatch)
     for warps in (1, 4, 8):
         for stages in (1, 2):
-            request = lowering.request(Config({}, num_warps=warps, num_stages=stages))
-            assert isinstance(request, LowerRequest)
+            request = accepted(lowering, Config({}, num_warps=warps, num_stages=stages))
             assert f"dense<{warps * factor}>" in request.ttir or f" {warps * factor} : i32" in (
                 request.ttir
             )
@@ -205,48 +192,20 @@ def test_a_refusal_that_depends_on_an_option(target: Target) -> None:
 
 
 def test_pool_yields_every_position(target: Target, settings: Settings) -> None:
-    """Each config comes back once, by its position, duplicates and refusals included."""
-    config = Config({"BLOCK": 256})
-    configs = [config, Config({"BLOCK": 256}, num_warps=3), config, Config({"BLOCK": 200})]
+    """Each config comes back once: duplicates, refused, known and not admitted ones included."""
+    config, known = Config({"BLOCK": 256}), Config({"BLOCK": 128})
+    configs = [config, Config({"BLOCK": 256}, num_warps=3), config, Config({"BLOCK": 200}), known]
+    configs.append(Config({"BLOCK": 64}))
     lowering = Lowering(scale_problem(), target, 30)
-    found = dict(compile_configs(lowering, configs, Hooks(whole, admit), settings))
-    assert sorted(found) == [0, 1, 2, 3]
+    marker, no = Failure("ptx", "crash", "known"), Failure("rules", "mine", "not today")
+    digest = accepted(lowering, known).digest
+    hooks: Hooks[Artifact] = Hooks(
+        whole, lambda config, _: no if config.kwargs["BLOCK"] == 64 else None, {digest: marker}
+    )
+    found = dict(compile_configs(lowering, configs, hooks, settings))
+    assert sorted(found) == [0, 1, 2, 3, 4, 5]
     assert [isinstance(found[place], Failure) for place in range(4)] == [False, True, False, True]
     assert found[0] == found[2]
     assert found[1].kind == "options"  # type: ignore[union-attr]
-
-
-def test_known_outcomes_are_not_made_again(target: Target, settings: Settings) -> None:
-    """An outcome that is known by its digest never reaches a worker."""
-    lowering = Lowering(scale_problem(), target, 30)
-    config = Config({"BLOCK": 128})
-    request = lowering.request(config)
-    assert isinstance(request, LowerRequest)
-    marker = Failure("ptx", "crash", "put here by the test")
-    hooks = Hooks(whole, admit, {request.digest: marker})
-    assert list(compile_configs(lowering, [config], hooks, settings)) == [(0, marker)]
-
-
-def test_admit_keeps_from_the_back_end(target: Target, settings: Settings) -> None:
-    """A config that is not admitted comes back with the reason given, uncompiled."""
-    no = Failure("rules", "mine", "not today")
-    hooks: Hooks[Artifact] = Hooks(whole, lambda *_: no)
-    lowering = Lowering(scale_problem(), target, 30)
-    assert list(compile_configs(lowering, [Config({"BLOCK": 64})], hooks, settings)) == [(0, no)]
-    assert hooks.known == {}
-
-
-@pytest.mark.slow
-def test_workers_agree(target: Target, empty_settings: Settings, settings: Settings) -> None:
-    """Two workers give what one gives."""
-    configs = [Config({"BLOCK": b}, num_warps=w) for b in (128, 256) for w in (1, 4)]
-    lowering = Lowering(scale_problem(), target, 30)
-    both = [
-        {
-            place: results(outcome.reading)  # type: ignore[union-attr]
-            for place, outcome in compile_configs(lowering, configs, Hooks(whole, admit), chosen)
-        }
-        for chosen in (replace(empty_settings, jobs=2), settings)
-    ]
-    assert both[0] == both[1]
-    assert len(both[0]) == 4
+    assert (found[4], found[5]) == (marker, no)
+    assert set(hooks.known) == {digest, accepted(lowering, config).digest}

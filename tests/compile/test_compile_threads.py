@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import joblib
 import pytest
 
 from asmtune.base.errors import ProblemError
@@ -33,11 +33,6 @@ from tests.sample_kernels import row_sum_problem, scale_problem
 CHILD = "asmtune.compile.child_main"
 
 
-def same(task: int, _: object) -> int:
-    """Give a task back."""
-    return task
-
-
 CONFIGS = [Config({"BLOCK": block}) for block in (256, 512, 1024, 2048)]
 SLOW = [Config({"BLOCK": 1 << 17}, num_warps=1, maxnreg=cap) for cap in (None, 64)]
 """LLVM needs minutes for each."""
@@ -46,6 +41,26 @@ SLOW = [Config({"BLOCK": 1 << 17}, num_warps=1, maxnreg=cap) for cap in (None, 6
 def hooks() -> Hooks[str]:
     """Admit everything."""
     return Hooks(digest_of, admit)
+
+
+def test_tasks_are_drawn_as_workers_get_free() -> None:
+    """Each result comes once, and no more tasks are drawn than workers have begun."""
+    drawn: list[int] = []
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def work(task: int, _: object) -> int:
+        begun.release()
+        assert go_on.wait(20)
+        return task * task
+
+    results = Workers(2).unordered(work, (drawn.append(n) or n for n in range(20)))  # type: ignore[func-returns-value]
+    with ThreadPoolExecutor(1) as threads:
+        listed = threads.submit(list, results)
+        assert begun.acquire(timeout=20)
+        assert begun.acquire(timeout=20)
+        assert len(drawn) == 2
+        go_on.set()
+        assert sorted(listed.result(20)) == [n * n for n in range(20)]
 
 
 @pytest.fixture
@@ -77,21 +92,6 @@ def _ticks(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(fields[11]) + int(fields[12])
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_from_a_thread(
-    jobs: int, target: Target, empty_settings: Settings, settings: Settings
-) -> None:
-    """Another thread than the main one gets the same outcomes, one call after the other."""
-    lowering, chosen = Lowering(scale_problem(), target, 30), replace(empty_settings, jobs=jobs)
-    expected = dict(compile_configs(lowering, CONFIGS, hooks(), settings))
-    with ThreadPoolExecutor(1) as threads:
-        for part in (CONFIGS[:2], CONFIGS):
-            made = threads.submit(
-                lambda part=part: dict(compile_configs(lowering, part, hooks(), chosen))
-            )
-            assert made.result(120) == {n: expected[n] for n in range(len(part))}
 
 
 def refuses(config: Config, request: LowerRequest) -> Failure | None:
@@ -129,19 +129,15 @@ def test_an_exception_reaches_who_collects(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "threading"])
-def test_given_up_half_way(
-    backend: str, target: Target, patient: Settings, no_workers: None
-) -> None:
+def test_given_up_half_way(target: Target, patient: Settings, no_workers: None) -> None:
     """Closing the iterator ends compiles that would run for minutes; the next call works."""
     lowering = Lowering(row_sum_problem(), target, 30)
-    with joblib.parallel_config(backend=backend):
-        found = compile_configs(lowering, [*CONFIGS[:1], *SLOW], hooks(), patient)
-        next(found)
-        assert comes_true(busy)
-        found.close()
-        assert comes_true(lambda: not busy())
-        again = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
+    found = compile_configs(lowering, [*CONFIGS[:1], *SLOW], hooks(), patient)
+    next(found)
+    assert comes_true(busy)
+    found.close()
+    assert comes_true(lambda: not busy())
+    again = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
     assert all(isinstance(again[n], CompiledConfig) for n in range(4))
 
 
@@ -186,13 +182,12 @@ def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_stopped_from_outside(
-    backend: str, target: Target, patient: Settings, no_workers: None
+    jobs: int, target: Target, patient: Settings, no_workers: None
 ) -> None:
     """Another thread's verdicts end at once when told to, with what was known; then all works."""
-    with joblib.parallel_config(backend=backend):
-        front = Front(row_sum_problem(), target, patient, ProgressListener(), {}, Workers(2))
+    front = Front(row_sum_problem(), target, patient, ProgressListener(), {}, Workers(jobs))
     known: dict[str, Any] = {}
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(front.verdicts, [*CONFIGS[:1], *SLOW], "assembly", known)
@@ -215,15 +210,13 @@ def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
 READERS = (digest_of.__module__,)
 
 
-@pytest.mark.slow
 def test_stop_ends_one_purpose_alone() -> None:
     """Workers that are apart share all but `stop`: what the others do goes on to its end."""
-    with joblib.parallel_config(backend="threading"):
-        compiling = Workers(1)
+    compiling = Workers(1)
     sketching = compiling.apart()
 
     def done(stopped: Workers) -> list[int]:
-        results = sketching.unordered(same, iter(range(20)))
+        results = sketching.unordered(lambda task, _: task, iter(range(20)))
         first = next(results)
         stopped.stop()
         return [first, *results]
@@ -244,34 +237,6 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
     assert set(descendants(CHILD)) - before == started
 
 
-@pytest.mark.slow
-def test_warm_while_compiling(target: Target, patient: Settings, no_workers: None) -> None:
-    """Warming does not disturb compiles that begin meanwhile, nor who gives them up."""
-    lowering = Lowering(scale_problem(), target, 30)
-    warm(lowering.machine, READERS, patient)
-    found = compile_configs(lowering, CONFIGS, hooks(), patient)
-    next(found)
-    found.close()
-    made = dict(compile_configs(lowering, CONFIGS, hooks(), patient))
-    assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
-
-
-def test_joblib_settings_of_the_thread(settings: Settings) -> None:
-    """`joblib.parallel_config` wins over the settings; without it one worker a job of theirs."""
-    assert Workers(3).jobs == 3
-    with joblib.parallel_config(n_jobs=5):
-        five = Workers(3)
-    assert five.jobs == 5
-    with joblib.parallel_config(backend="threading"):
-        assert Workers(3).jobs == 3
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        assert Workers(3).jobs == 2
-    with joblib.parallel_config(backend="sequential"):
-        assert Workers(3).jobs == 1
-    with joblib.parallel_config(n_jobs=-1):
-        assert Workers(3).jobs == joblib.cpu_count()
-
-
 @pytest.mark.parametrize(("asked", "most"), [(1, 1), (8, 8), (4096, None)])
 def test_more_workers_than_cpus(asked: int, most: int | None) -> None:
     """A few times the CPUs compile at once, whatever is asked for, and a warning says so."""
@@ -286,21 +251,14 @@ def test_more_workers_than_cpus(asked: int, most: int | None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_children_read_in_parallel(
-    backend: str, target: Target, patient: Settings, no_workers: None
-) -> None:
-    """Children read what they compile, as many as `n_jobs` says, beside other threads' too."""
+def test_children_read_in_parallel(target: Target, patient: Settings, no_workers: None) -> None:
+    """Children read what they compile, as many as there are workers, beside other threads' too."""
     lowering, before = Lowering(scale_problem(), target, 30), set(descendants(CHILD))
-    with joblib.parallel_config(backend=backend, n_jobs=2):
-        workers = Workers(1)
-    reading: Hooks[Any] = Hooks(where, admit)
 
     def made() -> set[int]:
-        found = dict(
-            compile_configs(lowering, CONFIGS, replace(reading, known={}), patient, workers)
-        )
-        return {o.reading[1] for o in found.values() if isinstance(o, CompiledConfig)}
+        reading: Hooks[Any] = Hooks(where, admit)
+        found = dict(compile_configs(lowering, CONFIGS, reading, patient))
+        return {o.reading for o in found.values() if isinstance(o, CompiledConfig)}
 
     with ThreadPoolExecutor(2) as pool:
         processes = [one.result(120) for one in [pool.submit(made), pool.submit(made)]]

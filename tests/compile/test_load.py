@@ -16,56 +16,32 @@ from asmtune.base.settings import Settings
 from asmtune.compile import load
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import Binary, launch_values
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
+from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Failure
 from asmtune.triton_api import launching
+from tests.compile.making import compiled
 from tests.gpu import argument_kernels
 from tests.sample_kernels import scale_problem, tensor
 
 
-def compiled(lowering: Lowering, config: Config, settings: Settings) -> Artifact:
-    """The artifact of a config, which is to compile."""
-    request = lowering.request(config)
-    assert isinstance(request, LowerRequest)
-    made = compile_one(request, settings)
-    assert isinstance(made, Artifact)
-    return made
-
-
-def test_handle_has_the_artifacts_code(target: Target, settings: Settings) -> None:
-    """Triton's handle carries the artifact's code, name and launch figures."""
-    lowering, config = Lowering(scale_problem(), target, 30), Config({"BLOCK": 256}, num_warps=8)
+@pytest.mark.parametrize(("machine", "code"), [("H200", "cubin"), ("MI355X", "hsaco")])
+def test_handle_has_the_artifacts_code(machine: str, code: str, settings: Settings) -> None:
+    """Triton's handle carries the artifact's code, name and launch figures, also for AMD."""
+    lowering = Lowering(scale_problem(), load_target(machine), 30)
+    config = Config({"BLOCK": 256}, num_warps=8)
     artifact = compiled(lowering, config, settings)
     binary = Binary.of(lowering, config, artifact)
     assert not isinstance(binary, Failure)
     kernel = binary.compiled()
-    assert kernel.asm["cubin"] == kernel.kernel == artifact.cubin
+    assert kernel.asm[code] == kernel.kernel == artifact.cubin
+    assert artifact.cubin.startswith(b"\x7fELF")
     assert kernel.name == artifact.entry == "scale"
     assert (kernel.metadata.num_warps, kernel.metadata.shared) == (8, artifact.shared_bytes)
-    assert kernel.metadata.target.arch == 90
-
-
-@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
-def test_handle_of_an_amd_device(machine: str, settings: Settings) -> None:
-    """A handle for AMD's driver carries the hsaco; artifact and key are another than CUDA's."""
-    amd = load_target(machine)
-    lowering, config = Lowering(scale_problem(), amd, 30), Config({"BLOCK": 256}, num_warps=8)
-    artifact = compiled(lowering, config, settings)
-    assert set(artifact.outputs) == {"ttir", "ttgir", "llir", "amdgcn"}
-    assert (artifact.arch, artifact.cubin[:4]) == (amd.arch, b"\x7fELF")
-    binary = Binary.of(lowering, config, artifact)
-    assert not isinstance(binary, Failure)
-    kernel = binary.compiled()
-    assert kernel.asm["hsaco"] == kernel.kernel == artifact.cubin
-    assert kernel.metadata.target.arch == amd.arch
-    other = Lowering(scale_problem(), load_target("H200"), 30).request(config)
-    assert isinstance(other, LowerRequest)
-    assert other.digest != artifact.digest
+    assert kernel.metadata.target.arch == lowering.machine[1]
 
 
 def test_launch_passes_all_arguments(

@@ -20,8 +20,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import hand_to_triton, hash_triton
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
+from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
@@ -29,6 +28,7 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.triton_api import caches
 from asmtune.triton_api.jit_functions import jit_function
 from tests import gluon_kernels, tuning_support
+from tests.compile.making import accepted, compiled
 from tests.compile.triton_reference import compiled_by_triton, launching_on
 from tests.sample_kernels import (
     described_sums,
@@ -89,9 +89,7 @@ class Place:
     def of(cls, problem: Problem, config: Config, settings: Settings, folder: Path) -> Place:
         """Compile a config as a worker does."""
         lowering = Lowering(problem, load_target("H200"), 30)
-        request = lowering.request(config)
-        assert isinstance(request, LowerRequest), request
-        assert isinstance(compile_one(request, settings), Artifact)
+        compiled(lowering, config, settings)
         return cls(problem, config, lowering, ArtifactCache.of(settings), folder)
 
     def hand(self, capability: int = 90) -> bool:
@@ -248,8 +246,7 @@ def test_a_dropped_artifact_is_compiled_by_triton(scaled: Place) -> None:
 @pytest.mark.parametrize("output", ["ttgir", "llir", "ptx"])
 def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
     """TTGIR that Triton does not make, or an artifact that lacks a stage, leads to a compile."""
-    request = scaled.lowering.request(scaled.config)
-    assert isinstance(request, LowerRequest)
+    request = accepted(scaled.lowering, scaled.config)
     artifact = scaled.cache.get(request.digest)
     assert isinstance(artifact, Artifact)
     outputs = dict(artifact.outputs)

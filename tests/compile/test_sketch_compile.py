@@ -23,7 +23,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.asm.fixture_kernels import tma_gemm
-from tests.compile.making import compiled_in, sketch_one, sketched_in
+from tests.compile.making import accepted, compiled_in, sketch_one, sketched_in
+from tests.compile.readings import whole
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -38,9 +39,7 @@ def descriptors(specialise: bool) -> Problem:
 
 def request_of(problem: Problem, config: Config, name: str) -> LowerRequest:
     """Make the request that a back end gets for a config."""
-    request = Lowering(problem, load_target(name), 30).request(config)
-    assert isinstance(request, LowerRequest), request
-    return request
+    return accepted(Lowering(problem, load_target(name), 30), config)
 
 
 KERNELS: Mapping[str, tuple[Problem, Config]] = {
@@ -75,11 +74,6 @@ def test_as_the_whole_compile_has_it(
     for key, value in sketch.metadata.items():
         assert artifact.metadata[key] == value, key
     assert (sketch.digest, sketch.arch) == (artifact.digest, artifact.arch)
-
-
-def whole(made: Any) -> Any:
-    """Read all of a sketch or an artifact: return it as it is."""
-    return made
 
 
 def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
@@ -146,18 +140,6 @@ def test_an_artifact_stands_for_its_sketch(empty_settings: Settings, settings: S
     failure = Failure("cubin", "ptxas", "too much")
     cache.put(request.digest, failure)
     assert sketch_one(request, empty_settings) == failure
-
-
-def test_the_deadline_holds(empty_settings: Settings) -> None:
-    """A sketch that takes too long is ended, and is a failure like a compile's."""
-    request = request_of(product_problem(), Config(TILE, num_stages=5), "H200")
-    sandbox = Sandbox(1 << 34)
-    try:
-        outcome = sketched_in(sandbox, request, 1e-4)
-    finally:
-        sandbox.close()
-    assert isinstance(outcome, Failure)
-    assert outcome.kind == "timeout"
 
 
 def test_what_does_not_parse_is_a_failure(shared_sandbox: Sandbox) -> None:

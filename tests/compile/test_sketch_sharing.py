@@ -20,7 +20,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure, Sketch
 from asmtune.predict.features.sketch.reader import SketchReader
-from tests.compile.making import sketch_one
+from tests.compile.making import accepted, sketch_one
 from tests.compile.readings import admit, whole
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
@@ -62,8 +62,7 @@ def test_sharing_changes_no_sketch(space: str, name: str) -> None:
     problem, configs = SPACES[space]
     lowering, together = Lowering(problem(), load_target(name), 30), BackEnd()
     for config in configs:
-        request = lowering.request(config)
-        assert isinstance(request, LowerRequest)
+        request = accepted(lowering, config)
         alone = BackEnd().sketch(asked(request))
         assert not isinstance(alone, Failure)
         assert together.sketch(asked(request)) == alone
@@ -75,8 +74,7 @@ def test_a_cap_takes_no_pass(target: Target) -> None:
     said: list[Any] = []
     back_end, lowering = BackEnd(said.append), Lowering(product_problem(), target, 30)
     for config in (Config(TILE, maxnreg=cap) for cap in (128, None, 96)):
-        request = lowering.request(config)
-        assert isinstance(request, LowerRequest)
+        request = accepted(lowering, config)
         back_end.sketch(asked(request))
     assert said.count({"stage": "ttgir"}) == 1
 
@@ -91,8 +89,7 @@ def test_together_as_one_by_one(
     chosen = replace(empty_settings, jobs=jobs)
     found = dict(sketch_configs(lowering, configs, Hooks(whole, admit), chosen))
     for position, config in enumerate(configs):
-        request = lowering.request(config)
-        assert isinstance(request, LowerRequest)
+        request = accepted(lowering, config)
         single = sketch_one(request, empty_settings)
         assert isinstance(single, Sketch)
         assert found[position].reading == single  # type: ignore[union-attr]
@@ -104,8 +101,7 @@ def test_readings_are_shared_by_the_cap_alone(target: Target) -> None:
     lowering, back_end = Lowering(problem(), target, 30), BackEnd()
     reader, sketches = SketchReader(target), []
     for config in configs:
-        request = lowering.request(config)
-        assert isinstance(request, LowerRequest)
+        request = accepted(lowering, config)
         made = back_end.sketch(asked(request))
         assert not isinstance(made, Failure)
         sketches.append(Sketch(request.digest, "sm_90", made["ttgir"], made["metadata"]))

@@ -11,8 +11,6 @@ from types import ModuleType
 
 import pytest
 import triton
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from asmtune.compile.source import other_values, source_digest, text_of
 
@@ -187,27 +185,6 @@ def test_what_is_no_docstring(text: str) -> None:
     """First expressions other than a plain string count, and so does a later string."""
     assert text_of(f"def f(x):\n    {text}") != text_of("def f(x):\n    pass")
     assert text_of("def f(x):\n    'a'\n    'b'") != text_of("def f(x):\n    'a'")
-
-
-def described(node: ast.AST, docstring: str | None) -> ast.AST:
-    """Give every function in a tree a docstring, or take it away."""
-    for function in ast.walk(node):
-        if isinstance(function, ast.FunctionDef):
-            if ast.get_docstring(function, clean=False) is not None:
-                function.body = function.body[1:] or [ast.Pass()]
-            if docstring is not None:
-                function.body.insert(0, ast.Expr(ast.Constant(docstring)))
-    return ast.fix_missing_locations(node)
-
-
-@pytest.mark.parametrize("name", ["matmul", "attention", "_gru", "_hopper_gemm_walk"])
-@settings(max_examples=20)
-@given(docstring=st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
-def test_docstrings_of_kernels(name: str, docstring: str | None) -> None:
-    """Whatever the docstrings of a shipped kernel's functions say, its text is the same."""
-    source = (KERNELS / f"{name}.py").read_text()
-    edited = ast.unparse(described(ast.parse(source), docstring))
-    assert text_of(edited) == text_of(source)
 
 
 def test_text_does_not_depend_on_python() -> None:

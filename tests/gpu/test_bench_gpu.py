@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 import torch
 import triton
@@ -14,7 +11,7 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.dedup import Team, open_bench
+from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -105,40 +102,6 @@ def test_graph_mode(kind: type[LocalBench | ChildBench], here: Target) -> None:
         assert prepared.is_whole()
 
 
-def test_energy(here: Target) -> None:
-    """A launch takes more than nothing, or there is no meter; eight times the data takes more."""
-    found = []
-    for size in (1 << 22, 1 << 25):
-        problem = fault_kernels.problems(size)["double"]
-        prepared = fault_kernels.prepare(problem, [fault_kernels.config()], here)
-        bench = LocalBench(prepared.setup)
-        bench.begin(prepared.entrants[0])
-        found.append(bench.energy(prepared.entrants[0]))
-        bench.close()
-    if found == [None, None]:
-        pytest.skip("no energy meter: nvidia-ml-py is missing, or the GPU has none")
-    small, large = found
-    assert small is not None
-    assert large is not None
-    assert 0 < small < large
-
-
-def test_a_killed_child_is_replaced(here: Target) -> None:
-    """A process that someone kills between two trials costs nothing but its start."""
-    configs = [fault_kernels.config(block=block) for block in (1024, 512, 256)]
-    prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
-    bench = ChildBench(prepared.setup)
-    bench.begin(prepared.entrants[0])
-    session = bench._session
-    assert session is not None
-    os.kill(session.pid, signal.SIGKILL)
-    outcomes = bench.trial(prepared.entrants[1:])
-    assert all(isinstance(result, Measurement) for _, result in outcomes)
-    assert bench.device == torch.cuda.get_device_name()
-    bench.close()
-    assert prepared.is_whole()
-
-
 def test_a_team_of_all_gpus(here: Target) -> None:
     """Each GPU times its share; a fault on one of them costs its config alone."""
     count = torch.cuda.device_count()
@@ -156,15 +119,3 @@ def test_a_team_of_all_gpus(here: Target) -> None:
     assert all(isinstance(r, Measurement) for _, r in bench.final([default, *others[-2:]]))
     bench.close()
     assert prepared.is_whole()
-
-
-def test_a_team_is_named_after_its_gpus() -> None:
-    """Each child sees the GPU of its own index; they are of one model."""
-    if torch.cuda.device_count() < 2:
-        pytest.skip("one GPU makes no team")
-    prepared = fault_kernels.prepare(
-        fault_kernels.problems()["double"], [fault_kernels.config()], load_target("H200")
-    )
-    team = Team(prepared.setup, [1, 0])
-    assert team.device == torch.cuda.get_device_name(0)
-    team.close()

@@ -22,9 +22,8 @@ import triton
 import triton.language as tl
 
 from asmtune import asm_autotune
-from asmtune.base.errors import InputError
 from asmtune.runtime.patching.redirect import patch
-from tests.dispatch.case_kernels import check_listener, copy_as, fill_either, increment, staged
+from tests.dispatch.case_kernels import increment, staged
 
 N = 1024
 BLOCKS = (32, 128)
@@ -110,15 +109,6 @@ def test_keywords_in_any_order(autotune: Decorator, do_bench: Callable[..., Any]
     assert len(kernel.cache) == 2
 
 
-def test_a_dtype_as_key(autotune: Decorator) -> None:
-    """A key may be a dtype of Triton's, with `cache_results` as without."""
-    kernel = autotune(configs(), ["DTYPE"], cache_results=True)(copy_as)
-    x, out = vectors()
-    kernel[grid](x, out, N, tl.float16)
-    assert torch.equal(out, x.half().float())
-    assert len(kernel.cache) == 1
-
-
 def test_without_a_clock_of_the_users(autotune: Decorator) -> None:
     """Without `do_bench` it tunes as well, and tells times and seconds."""
     kernel = autotune(configs(), ["n"])(copy)
@@ -137,20 +127,6 @@ def test_restore_value(autotune: Decorator, by_name: bool) -> None:
     x = torch.zeros(N, device="cuda")
     kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
     assert torch.equal(x, torch.ones_like(x))
-
-
-@pytest.mark.parametrize("absent", [False, True])
-@pytest.mark.parametrize("by_name", [False, True])
-@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
-def test_arguments_that_may_be_none(
-    autotune: Decorator, option: str, by_name: bool, absent: bool
-) -> None:
-    """What is zeroed or restored may be None in a launch, and is then left alone."""
-    kernel = autotune(configs(), ["n"], do_bench=briefly, **{option: ["x_ptr"]})(fill_either)
-    out = torch.full((N,), 2.0, device="cuda")
-    x = None if absent else out
-    kernel[grid](x_ptr=x, out_ptr=out, n=N) if by_name else kernel[grid](x, out, N)
-    assert torch.equal(out, torch.ones_like(out))
 
 
 def test_hooks_come_in_pairs(autotune: Decorator) -> None:
@@ -177,74 +153,6 @@ def test_hooks_come_in_pairs(autotune: Decorator) -> None:
     assert torch.equal(x, unchanged)
     # 64 stages of 4096 numbers need a MiB of shared memory: not launched, where Triton would try.
     assert kernel.best_config.kwargs["BLOCK"] == 32
-
-
-@pytest.mark.parametrize("with_model", [False, True])
-def test_pruning(autotune: Decorator, with_model: bool) -> None:
-    """The user's functions get what Triton gives them, and what they keep is what is launched."""
-    seen: dict[str, Any] = {}
-
-    def early(listed: list[Any], named: dict[str, Any], **keywords: Any) -> list[Any]:
-        seen["named"], seen["keywords"] = set(named), keywords
-        return [listed[1]]
-
-    def model(**values: Any) -> float:
-        seen.setdefault("blocks", []).append(values["BLOCK"])
-        return -values["BLOCK"]
-
-    pruned = {"perf_model": model, "top_k": 1} if with_model else {"early_config_prune": early}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=briefly)(copy)
-    x, out = vectors()
-    kernel[grid](x, out, n=N)
-    assert torch.equal(out, x)
-    assert kernel.best_config.kwargs["BLOCK"] == 128
-    if with_model:
-        assert seen == {"blocks": [32, 128]}
-    else:
-        assert seen["named"] == {"x_ptr", "out_ptr"}
-        assert seen["keywords"]["n"] == N
-
-
-def test_a_share_keeps_one(autotune: Decorator) -> None:
-    """A share that comes to less than one config keeps one."""
-    pruned = {"perf_model": lambda **values: values["BLOCK"], "top_k": 0.3}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=briefly)(copy)
-    x, out = vectors()
-    kernel[grid](x, out, n=N)
-    assert torch.equal(out, x)
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-
-
-@pytest.mark.parametrize("with_model", [False, True])
-def test_one_config_left_is_not_timed(autotune: Decorator, with_model: bool) -> None:
-    """Where pruning leaves one config it is launched, and no clock is asked."""
-    pruned = (
-        {"perf_model": lambda **values: -values["BLOCK"], "top_k": 1}
-        if with_model
-        else {"early_config_prune": lambda listed, *_, **__: [listed[1]]}
-    )
-    listed = configs()
-    kernel = autotune(
-        listed,
-        ["n"],
-        prune_configs_by=pruned,
-        do_bench=lambda *_, **__: pytest.fail("one config was timed"),
-    )(copy)
-    x, out = vectors()
-    kernel[grid](x, out, n=N)
-    assert torch.equal(out, x)
-    assert kernel.best_config.all_kwargs() == listed[1].all_kwargs()
-
-
-def test_nothing_left_is_an_error(autotune: Decorator) -> None:
-    """Where pruning leaves nothing, it is told, before anything is launched."""
-    pruned = {"early_config_prune": lambda *_, **__: []}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
-    x, out = vectors()
-    out.fill_(7.0)
-    with pytest.raises((InputError, triton.TritonError), match="at least one"):
-        kernel[grid](x, out, n=N)
-    assert torch.equal(out, torch.full_like(out, 7.0))
 
 
 # An edit of each IR that multiplies by 20 where the source says 10.
@@ -302,23 +210,6 @@ def test_ir_override_is_checked(autotune: Decorator, tmp_path: Path, right: bool
         assert kernel.best_config.kwargs["BLOCK"] == 128
 
 
-def test_too_many_threads(autotune: Decorator) -> None:
-    """A config of 4096 threads is dropped by a rule: it is not launched, so no hook hears of it."""
-    raised: list[Exception] = []
-
-    def after(values: dict[str, Any], exception: Exception | None) -> None:
-        if exception is not None:
-            raised.append(exception)
-
-    listed = [triton.Config({}, num_warps=128), triton.Config({}, num_warps=4)]
-    kernel = autotune(listed, ["BLOCK"], do_bench=briefly, post_hook=after)(copy)
-    x, out = vectors()
-    kernel[grid](x, out, N, BLOCK=128)
-    assert torch.equal(out, x)
-    assert kernel.best_config.num_warps == 4
-    assert raised == []
-
-
 def test_too_much_tensor_memory(autotune: Decorator) -> None:
     """On Blackwell, a config that needs more tensor memory than there is loses to one that fits."""
     if torch.cuda.get_device_capability()[0] != 10:
@@ -328,21 +219,6 @@ def test_too_much_tensor_memory(autotune: Decorator) -> None:
     kernel[(1,)](out)
     assert not out[: 32 * 32].any()
     assert kernel.best_config.kwargs["BLOCK"] == 32
-
-
-@pytest.mark.skipif(
-    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
-)
-@pytest.mark.parametrize("blocks", [(32,), (32, 128)])
-def test_listener(
-    autotune: Decorator, monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, ...]
-) -> None:
-    """Triton's listener hears of a tuning once, of a stored config once, of memory never."""
-    heard: list[dict[str, Any]] = []
-    monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
-    kernel = autotune(configs(*blocks), ["n"], do_bench=briefly)(copy)
-    x, out = vectors()
-    check_listener(kernel, lambda: kernel[grid](x, out, n=N), heard, alone=len(blocks) == 1)
 
 
 def test_threads_tune_one_key_once(autotune: Decorator) -> None:

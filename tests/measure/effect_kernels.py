@@ -114,12 +114,6 @@ def described_either(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def host_described(a, c):
-    """Copy a tile through descriptors made on the host."""
-    c.store([0, 0], a.load([0, 0]))
-
-
-@triton.jit
 def host_described_pair(pair):
     """Copy a tile through host descriptors in a tuple."""
     pair[1].store([0, 0], pair[0].load([0, 0]))
@@ -195,13 +189,5 @@ def product(a_ptr, b_ptr, c_ptr, BLOCK: tl.constexpr, PRECISION: tl.constexpr):
 def add_but_the_last(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     """Add as `add` does, but for an element that is not written."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n - 1
-    total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
-    tl.store(out_ptr + at, total, mask=inside)
-
-
-@triton.jit
-def add_without_mask(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Add as `add` does, but for what lies after the last element."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n))
+    sums = tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, sums, mask=at < n - 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -270,14 +269,3 @@ def test_views_of_one_pool_share_its_copy() -> None:
         assert kind(checker.check(update(memory, 3, 1200))) == "wrong_output"
     assert count.allocated == 1
     assert torch.equal(memory, before)
-
-
-def test_pages_held_by_a_part_of_memory() -> None:
-    """A part is of a page if one of its bytes is, edges included."""
-    found = Pages.of(4, 4 + 4 + 3 * PAGE + 10, words=True)
-    assert (found.head, found.count) == (4, 3)
-    for number, (start, stop) in enumerate([(4, 8), (8, 8 + PAGE), (8 + PAGE, 8 + 2 * PAGE)]):
-        own = np.array([number])
-        assert found.hold(own, start, stop)
-        assert not found.hold(own, stop, stop + 1)
-    assert found.hold(np.array([4]), 8 + 3 * PAGE, 9 + 3 * PAGE)

@@ -15,6 +15,8 @@ from asmtune.measure.checks.tensors import RegionCopy, preserved
 VIEWS = {
     "a tensor": lambda tensor: tensor,
     "a view of one": lambda tensor: tensor[2:],
+    "a transposed view": lambda tensor: tensor.t(),
+    "floats, NaN among them": lambda tensor: tensor.view(torch.float16),
     "a descriptor": lambda tensor: TensorDescriptor.from_tensor(tensor, [16, 16]),
     "a reinterpreted tensor": lambda tensor: triton.reinterpret(tensor, tl.float8e5),
     "a parameter": lambda tensor: torch.nn.Parameter(tensor, requires_grad=False),
@@ -24,10 +26,10 @@ VIEWS = {
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_contents_come_back(view: Any) -> None:
     """However an argument wraps its tensor, what is written meanwhile is undone, errors or not."""
-    tensor = torch.arange(256, dtype=torch.uint8).reshape(16, 16)
+    tensor = torch.arange(256).to(torch.uint8).reshape(16, 16)
     before = tensor.clone()
     argument = view(tensor)
-    with preserved([argument, 3, None, argument]):
+    with preserved([argument, 3, None, "text", argument, tensor[5:]]):
         tensor[2:].fill_(7)
     assert torch.equal(tensor, before)
 
@@ -38,40 +40,6 @@ def test_contents_come_back(view: Any) -> None:
     with pytest.raises(RuntimeError, match="launch failed"), preserved([argument]):
         fail()
     assert torch.equal(tensor, before)
-
-
-def test_strides_and_identity() -> None:
-    """Contents, identity and strides of every tensor are as they were."""
-    dense = torch.arange(12.0).reshape(3, 4)
-    turned = torch.arange(12).reshape(3, 4).t()[1:, ::2]
-    before = [dense.clone(), turned.clone()]
-    strides = turned.stride()
-    with preserved([dense, 3, None, "text", turned]):
-        dense.zero_()
-        turned.fill_(-1)
-    assert torch.equal(dense, before[0])
-    assert torch.equal(turned, before[1])
-    assert turned.stride() == strides
-
-
-def test_special_values() -> None:
-    """NaN, infinities and narrow floats come back bit for bit."""
-    odd = torch.tensor([float("nan"), float("inf"), -0.0])
-    narrow = torch.tensor([1.5, -2.0]).to(torch.float8_e4m3fn)
-    bits = odd.view(torch.int32).clone(), narrow.view(torch.uint8).clone()
-    with preserved([odd, narrow]):
-        odd.fill_(1)
-        narrow.copy_(torch.zeros(2))
-    assert torch.equal(odd.view(torch.int32), bits[0])
-    assert torch.equal(narrow.view(torch.uint8), bits[1])
-
-
-def test_overlapping_arguments() -> None:
-    """Two arguments over the same memory come back to what it held at first."""
-    whole = torch.arange(6.0)
-    with preserved([whole, whole[2:]]):
-        whole.zero_()
-    assert whole.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_contents_come_back_meanwhile_too() -> None:

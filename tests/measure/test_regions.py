@@ -10,7 +10,6 @@ from torch import Tensor
 
 from asmtune.measure.checks.roles import overlap
 from asmtune.measure.checks.tensors import (
-    RegionCopy,
     TensorArgument,
     regions_of,
     tensor_arguments,
@@ -24,21 +23,6 @@ def tensors_in(*tensors: Tensor) -> list[TensorArgument]:
     return found
 
 
-def extents(*tensors: Tensor) -> list[tuple[int, int]]:
-    """First and last byte of each region."""
-    return [(region.start, region.stop) for region in regions_of(tensors_in(*tensors))]
-
-
-def test_views_that_meet_share_a_region() -> None:
-    """Ranges that overlap become one, whatever their order; those that only touch stay apart."""
-    memory = torch.zeros(100)
-    assert extents(memory[50:60], memory[:20], memory[10:30]) == [(0, 120), (200, 240)]
-    assert extents(memory[:10], memory[10:20]) == [(0, 40), (40, 80)]
-    assert extents(memory, memory[10:20], memory[30:]) == [(0, 400)]
-    assert extents(memory, memory.clone()) == [(0, 400), (0, 400)]
-    assert extents(memory[1::3], memory[2:5]) == [(4, 392)]
-
-
 def test_storages_of_the_same_memory_share_a_region() -> None:
     """A tensor that came by way of another library lies where it lies."""
     memory = torch.zeros(100)
@@ -47,38 +31,6 @@ def test_storages_of_the_same_memory_share_a_region() -> None:
     assert (region.start, region.stop) == (0, 400)
     assert region.contents().numel() == 400
     assert memory.untyped_storage().nbytes() == 400
-
-
-def test_gaps() -> None:
-    """A region has gaps unless one of its views has every byte."""
-    memory = torch.zeros(10, 10)
-    packed = [memory[:, :5], memory[:, 5:]]
-    for views, expected in [
-        ([memory], False),
-        ([memory.t()], False),
-        ([memory[2:5]], False),
-        ([memory[:, :9]], True),
-        ([memory[:, :9], memory], False),
-        ([memory[0].expand(4, 10)], False),
-        (packed, True),
-    ]:
-        (region,) = regions_of(tensors_in(*views))
-        assert region.has_gaps == expected
-
-
-def test_copies_keep_the_layout_of_every_view() -> None:
-    """A copy that begins at an odd byte has its wider elements in place."""
-    memory = torch.arange(64, dtype=torch.uint8)
-    views = [memory[3:41], memory.view(torch.float32)[2:9:3], memory.view(torch.int64)[1:4]]
-    found = tensors_in(*views)
-    (region,) = regions_of(found)
-    copy = RegionCopy(region)
-    before = [view.clone() for view in views]
-    memory.zero_()
-    for slot, expected in zip(found, before, strict=True):
-        assert torch.equal(copy.view(slot), expected)
-    copy.restore()
-    assert memory.tolist() == [n if 3 <= n < 41 else 0 for n in range(64)]
 
 
 @st.composite

@@ -114,20 +114,17 @@ MEANS = Case(
     },
     PARTS.grid,
 )
-MAXIMA, MINIMA = (
-    Case(
-        kernels.maxima,
-        {"most_ptr": (16,), "x_ptr": (1000,)},
-        {"width": 1000, "LEAST": least},
-        {
-            "default": {"BLOCK": 128, "FLAW": 0},
-            "narrow": {"BLOCK": 64, "FLAW": 0},
-            "flawed": {"BLOCK": 64, "FLAW": 1},
-            "short": {"BLOCK": 256, "FLAW": 0, **SHORT},
-        },
-        short(lambda c: (cdiv(1000, c["BLOCK"]),)),
-    )
-    for least in (0, 1)
+MAXIMA = Case(
+    kernels.maxima,
+    {"most_ptr": (16,), "x_ptr": (1000,)},
+    {"width": 1000},
+    {
+        "default": {"BLOCK": 128, "FLAW": 0},
+        "narrow": {"BLOCK": 64, "FLAW": 0},
+        "flawed": {"BLOCK": 64, "FLAW": 1},
+        "short": {"BLOCK": 256, "FLAW": 0, **SHORT},
+    },
+    short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )
 TILED_MAXIMA = Case(
     kernels.tiled_maxima,
@@ -175,18 +172,6 @@ WALK = Case(
     },
     short(lambda c: (c["PROGRAMS"],)),
 )
-BLOCK_POINTERS = Case(
-    kernels.block_partials,
-    {"dw_ptr": (8, 48), "x_ptr": (120, 48)},
-    {"M": 120, "N": 48},
-    {
-        "default": {"BM": 16, "BN": 32, "ROWS": 32},
-        "more": {"BM": 8, "BN": 64, "ROWS": 16},
-        "fewer": {"BM": 32, "BN": 16, "ROWS": 64},
-        "short": {"BM": 32, "BN": 16, "ROWS": 64, **SHORT},
-    },
-    short(lambda c: (cdiv(120, c["ROWS"]), cdiv(48, c["BN"]))),
-)
 DESCRIPTORS = Case(
     kernels.described_partials,
     {"dw_ptr": (8, 48), "x_ptr": (120, 48)},
@@ -224,17 +209,6 @@ WALKED_SCALE = Case(
     },
     short(lambda c: (c["PROGRAMS"],)),
 )
-SOFTMAX = Case(
-    kernels.softmax,
-    {"out_ptr": (20, 60), "x_ptr": (20, 60)},
-    {"width": 60},
-    {
-        "default": {"BLOCK": 64},
-        "wide": {"BLOCK": 128},
-        "short": {"BLOCK": 128, **SHORT},
-    },
-    short(lambda _: (20,)),
-)
 SUMS = Case(
     kernels.row_sums,
     {"out_ptr": (100,), "x_ptr": (100, 60)},
@@ -258,29 +232,12 @@ ROW_MAXIMA = Case(
     },
     lambda c: (72 // c["ROWS"],),
 )
-BLOCK_MAXIMA = Case(
-    kernels.block_maxima,
-    {"most_ptr": (40, 32), "x_ptr": (72, 32)},
-    {"rows": 72},
-    {
-        "default": {"N": 32, "ROWS": 16},
-        "narrow": {"N": 32, "ROWS": 8},
-        "short": {"N": 32, "ROWS": 4, **SHORT},
-    },
-    short(lambda c: (cdiv(72, c["ROWS"]),)),
-)
-PADDED, PADDED_MAXIMA = (
-    Case(
-        kernels.padded_partials,
-        {"dw_ptr": (8, 64), "x_ptr": (60, 64)},
-        {"rows": 60, "N": 64},
-        {
-            "default": {"ROWS": 8, "BN": 64, "MOST": most},
-            "narrow": {"ROWS": 16, "BN": 32, "MOST": most},
-        },
-        lambda c: (cdiv(60, c["ROWS"]),),
-    )
-    for most in (0, 1)
+PADDED = Case(
+    kernels.padded_partials,
+    {"dw_ptr": (8, 64), "x_ptr": (60, 64)},
+    {"rows": 60, "N": 64},
+    {"default": {"ROWS": 8, "BN": 64}, "narrow": {"ROWS": 16, "BN": 32}},
+    lambda c: (cdiv(60, c["ROWS"]),),
 )
 OVERWRITTEN = Case(
     kernels.overwritten,
@@ -309,15 +266,12 @@ SQUARES = Case(
 )
 WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
-    "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"),
-    "minima": (MINIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
-    "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"),
-    "blocks": (BLOCK_POINTERS, "dw_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
-    "row maxima": (ROW_MAXIMA, "most_ptr"), "block maxima": (BLOCK_MAXIMA, "most_ptr"),
-    "tiled maxima": (TILED_MAXIMA, "most_ptr"), "grouped": (GROUPED, "dw_ptr"),
-    "squares": (SQUARES, "squares_ptr"),
+    "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
+    "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
+    "row maxima": (ROW_MAXIMA, "most_ptr"), "tiled maxima": (TILED_MAXIMA, "most_ptr"),
+    "grouped": (GROUPED, "dw_ptr"), "squares": (SQUARES, "squares_ptr"),
 }  # fmt: skip
 ORDINARY = {
-    "scale": SCALE, "walked": WALKED_SCALE, "softmax": SOFTMAX, "sums": SUMS, "padded": PADDED,
-    "padded maxima": PADDED_MAXIMA, "overwritten": OVERWRITTEN,
+    "scale": SCALE, "walked": WALKED_SCALE, "sums": SUMS, "padded": PADDED,
+    "overwritten": OVERWRITTEN,
 }  # fmt: skip

@@ -63,11 +63,11 @@ def strided_partials(
 
 
 @triton.jit
-def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr, LEAST: tl.constexpr, FLAW: tl.constexpr):
-    """Store the largest element of each block, or the least; with a flaw, one that is too large."""
+def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr, FLAW: tl.constexpr):
+    """Store the largest element of each block; with a flaw, one that is too large."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < width, other=0.0)
-    most = tl.min(x) if LEAST else tl.max(x)
+    most = tl.max(x)
     if FLAW:
         most += 0.5
     tl.store(most_ptr + tl.program_id(0), most)
@@ -146,15 +146,6 @@ def strided_scale(x_ptr, out_ptr, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr
 
 
 @triton.jit
-def softmax(x_ptr, out_ptr, width, BLOCK: tl.constexpr):
-    """Write an ordinary output, one row a program."""
-    at = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + tl.program_id(0) * width + at, mask=at < width, other=-float("inf"))
-    e = tl.exp(x - tl.max(x))
-    tl.store(out_ptr + tl.program_id(0) * width + at, e / tl.sum(e), mask=at < width)
-
-
-@triton.jit
 def row_sums(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Write an ordinary output of sums: each row is summed whole, whatever the tile."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -172,20 +163,6 @@ def chunk_adds(x_ptr, sums_ptr, n, BLOCK: tl.constexpr):
     """Add to an output that a config's hook has zeroed."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(sums_ptr, tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0)))
-
-
-@triton.jit
-def block_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr, ROWS: tl.constexpr):
-    """Sum the rows of a program by block pointers; one row of sums a program."""
-    pid_m, pid_n = tl.program_id(0), tl.program_id(1)
-    at = pid_m * ROWS, pid_n * BN
-    x = tl.make_block_ptr(x_ptr, (M, N), (N, 1), at, (BM, BN), (1, 0))
-    total = tl.zeros((BN,), dtype=tl.float32)
-    for _ in range(0, ROWS, BM):
-        total += tl.sum(tl.load(x, boundary_check=(0, 1), padding_option="zero"), 0)
-        x = tl.advance(x, (BM, 0))
-    out = tl.make_block_ptr(dw_ptr + pid_m * N, (N,), (1,), (pid_n * BN,), (BN,), (0,))
-    tl.store(out, total, boundary_check=(0,))
 
 
 @triton.jit
@@ -210,25 +187,13 @@ def row_maxima(x_ptr, most_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
 
 
 @triton.jit
-def block_maxima(x_ptr, most_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
-    """Store the largest elements of a block of rows, read by a block pointer."""
-    pid = tl.program_id(0)
-    x = tl.make_block_ptr(x_ptr, (rows, N), (N, 1), (pid * ROWS, 0), (ROWS, N), (1, 0))
-    most = tl.max(tl.load(x, boundary_check=(0,), padding_option="zero"), 0)
-    tl.store(most_ptr + pid * N + tl.arange(0, N), most)
-
-
-@triton.jit
-def padded_partials(
-    x_ptr, dw_ptr, rows, N, ROWS: tl.constexpr, BN: tl.constexpr, MOST: tl.constexpr
-):
-    """Sum rows, or take their maxima; BN must be as wide as a row."""
+def padded_partials(x_ptr, dw_ptr, rows, N, ROWS: tl.constexpr, BN: tl.constexpr):
+    """Sum rows; BN must be as wide as a row."""
     pid = tl.program_id(0)
     columns = tl.arange(0, BN)
     total = tl.zeros((BN,), dtype=tl.float32)
     for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
-        x = tl.load(x_ptr + row * N + columns, mask=columns < N, other=0.0)
-        total = tl.maximum(total, x) if MOST else total + x
+        total += tl.load(x_ptr + row * N + columns, mask=columns < N, other=0.0)
     tl.store(dw_ptr + pid * BN + columns, total)
 
 

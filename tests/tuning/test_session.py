@@ -14,9 +14,10 @@ import triton
 import triton.language as tl
 
 from asmtune.base.errors import CompileError, InputError, MeasureError
-from asmtune.compile import worker
+from asmtune.compile import pool
+from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
-from asmtune.compile.worker import CompileItem, make_sketch
+from asmtune.compile.worker import Job, make_sketch
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
@@ -109,16 +110,16 @@ def test_a_short_list_is_compiled_whole(tmp_path: Path, monkeypatch: pytest.Monk
     configs = list(space().configs())
     worst = configs[-1]
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
-    make = worker.made_in
+    make = pool.made_in
 
-    def hanging(sandbox: Sandbox, item: CompileItem, how: Any, settings: Any, stop: Any) -> Any:
+    def hanging(sandbox: Sandbox, request: LowerRequest, job: Any, settings: Any, stop: Any) -> Any:
         wanted = tuner.funnel.front(made).lowering.request(worst)
-        if isinstance(wanted, Failure) or item.request.digest != wanted.digest:
-            return make(sandbox, item, how, settings, stop)
+        if isinstance(wanted, Failure) or request.digest != wanted.digest:
+            return make(sandbox, request, job, settings, stop)
         stop.wait()
         raise JobCancelledError
 
-    monkeypatch.setattr(worker, "made_in", hanging)
+    monkeypatch.setattr(pool, "made_in", hanging)
     monkeypatch.setattr(Model, "__init__", lambda *_: pytest.fail("no model is needed"))
     listed = Space.from_configs(configs)
     result = resolved(tuner, searched=listed, made=made)
@@ -204,7 +205,8 @@ def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.Monk
     call = Sandbox.call
 
     def called(sandbox: Sandbox, function: Any, *given: Any, **how: Any) -> Any:
-        assert make_sketch not in given, "it is sketched again"
+        jobs = [one for one in given if isinstance(one, Job)]
+        assert all(job.make is not make_sketch for job in jobs), "it is sketched again"
         return call(sandbox, function, *given, **how)
 
     monkeypatch.setattr(Sandbox, "call", called)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,10 @@ from asmtune.compile.load import Binary
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement
+from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import SharedArguments
-from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.gpu import environment
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, require_device
 
@@ -110,14 +110,12 @@ class ChildBench:
     """Times configs in a process of their own, on copies of the arguments.
 
     A config at which the process hangs or dies gets a failure, and a new process goes on with the
-    rest: it first runs the config whose output is the reference, and the best so far. Nothing is
-    launched in the parent.
+    rest: it first runs the config whose output is the reference. Nothing is launched in the parent.
 
     Attributes:
         device: name of the GPU.
         gpu: its index among those that this process sees; None for the current one.
         candidates: all that were sent; their places are the configs' numbers.
-        best: the best so far: its median in microseconds, and its number.
 
     Args:
         gpu: index of the GPU among those that this process sees; by default the GPU that the
@@ -140,7 +138,6 @@ class ChildBench:
     ) -> None:
         self.device = ""
         self.candidates: list[TimingCandidate] = []
-        self.best: tuple[float, int] | None = None
         self._setup, self._command = setup, command
         self._numbers: dict[Config, int] = {}
         self._hooks: dict[Callable[..., Any], str] = {}
@@ -149,7 +146,6 @@ class ChildBench:
         self._notes: tuple[str, ...] = ()
         self._restarts = self._crashes = 0
         self._session: ChildSession | None = None
-        self._spare: ChildSession | None = None
         self._closed = False
         self._turn = threading.RLock()
         self._shared = pack(setup) if shared is None else shared
@@ -198,9 +194,8 @@ class ChildBench:
         if (session := self._session) is not None:
             session.stop()
         with self._turn:
-            for started in (self._session, self._spare):
-                if started is not None:
-                    started.close()
+            if self._session is not None:
+                self._session.close()
             if self._owns_shared:
                 self._shared.close()
 
@@ -232,14 +227,8 @@ class ChildBench:
     ) -> dict[int, Measurement | Failure]:
         """Return the outcomes in an answer; record the state that the next child needs."""
         self._notes, self._reference = tuple(answer["notes"]), answer["reference"]
-        results = {}
-        for number, message in zip(numbers, answer["outcomes"], strict=True):
-            result = messages.result_of(message, self.candidates[number].config)
-            results[number] = result
-            if isinstance(result, Measurement):
-                timing = (result.median_us, number)
-                self.best = timing if self.best is None else min(self.best, timing)
-        return results
+        pairs = zip(numbers, answer["outcomes"], strict=True)
+        return {n: messages.result_of(said, self.candidates[n].config) for n, said in pairs}
 
     def _record_crash(self, crash: ChildCrash) -> None:
         """Count a crash that no candidate is charged with.
@@ -247,7 +236,7 @@ class ChildBench:
         Raises:
             MeasureError: there were too many in a row.
         """
-        self._session, self.best = None, None  # the best so far may be what kills
+        self._session = None
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
             where = "" if self.gpu is None else f" on GPU {self.gpu}"
@@ -286,15 +275,12 @@ class ChildBench:
         """
         while self._session is None:
             self._restarts += bool(self.device)
-            self._session, self._spare = self._spare or self._start(), None
+            self._session = self._start()
             if self._closed:
                 raise MeasureError("this bench is closed: open another one")
             crash = self._warm_up_child(self._session)
             if crash is not None:
                 self._record_crash(crash)
-            elif self._restarts > 1:
-                # If two configs killed the child, others will: the next process imports meanwhile.
-                self._spare = self._start()
         return self._session
 
     def _start(self) -> ChildSession:
@@ -302,22 +288,19 @@ class ChildBench:
         return ChildSession(Child(self._command, variables, (self._shared.file,)))
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
-        """Open a child and replay the known state; return how it died of that, if it did."""
+        """Open a child and run the reference; return how it died of that, if it did."""
         limit_s = _START_S + self._shared.nbytes / _COPY_BYTES_PER_S
         opened = session.open(self._opening, limit_s)
         if isinstance(opened, ChildCrash):
             return opened
         self.device = opened["device"]
-        known = dict.fromkeys([self._reference, self.best and self.best[1]])
-        for number in known:
-            described = None if number is None else self._described(number)
-            if described is None or isinstance(described, Failure):
-                continue
-            verb = "begin" if number == self._default else "trial"
-            answer = self._ask(session, verb, [described])
-            if isinstance(answer, ChildCrash):
-                return answer
-        return None
+        number = self._reference
+        described = None if number is None else self._described(number)
+        if described is None or isinstance(described, Failure):
+            return None
+        verb = "begin" if number == self._default else "trial"
+        answer = self._ask(session, verb, [described])
+        return answer if isinstance(answer, ChildCrash) else None
 
     def _ask(
         self, session: ChildSession, verb: str, described: Sequence[Any]
@@ -357,3 +340,19 @@ def _home(setup: BenchSetup) -> int | None:
         if device.type == "cuda":
             return int(device.index)
     return None
+
+
+def environment(index: int | None) -> Mapping[str, str]:
+    """Return this process's environment, changed so that a child sees one GPU only.
+
+    Raises:
+        InputError: this process sees fewer GPUs.
+    """
+    name, variables = "CUDA_VISIBLE_DEVICES", dict(os.environ)
+    if index is not None:
+        listed = variables.get(name)
+        seen = None if listed is None else [entry.strip() for entry in listed.split(",") if entry]
+        if seen is not None and index >= len(seen):
+            raise InputError(f"GPU {index}: {name}={listed} shows {len(seen)}, counted from 0")
+        variables[name] = str(index) if seen is None else seen[index]
+    return variables

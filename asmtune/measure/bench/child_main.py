@@ -23,8 +23,13 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench import messages
 from asmtune.measure.bench.argument_codec import unpack_arguments
 from asmtune.measure.bench.base import TimingSetup
-from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError
-from asmtune.measure.bench.trials import LoadableConfig, Trials, trials_on
+from asmtune.measure.bench.trials import (
+    BenchGpu,
+    DeviceLostError,
+    LoadableConfig,
+    Trials,
+    trials_on,
+)
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.triton_api.launching import allocating
 

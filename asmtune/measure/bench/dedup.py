@@ -16,8 +16,8 @@ from asmtune.core.config import Config
 from asmtune.core.failures import of_one_config
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.tuned import Measurement
-from asmtune.measure.bench.base import Bench, BenchSetup, Outcome, TimingCandidate
+from asmtune.core.records.tuned import Measurement, Outcome
+from asmtune.measure.bench.base import Bench, BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import COMMAND, ChildBench, pack
 from asmtune.measure.bench.local import LocalBench
 from asmtune.triton_api.jit_functions import parameters

@@ -10,9 +10,9 @@ from asmtune.compile.load import Binary, LoadedLaunch, call_alternative, launch_
 from asmtune.compile.lower import PRE_HOOK_LOCK
 from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.records.artifacts import Failure
-from asmtune.measure.bench.base import BenchSetup, Outcome, TimingCandidate
-from asmtune.measure.bench.gpu import BenchGpu, DeviceLostError
-from asmtune.measure.bench.trials import LoadableConfig, trials_on
+from asmtune.core.records.tuned import Outcome
+from asmtune.measure.bench.base import BenchSetup, TimingCandidate
+from asmtune.measure.bench.trials import BenchGpu, DeviceLostError, LoadableConfig, trials_on
 from asmtune.measure.checks.checker import OutputChecker
 from asmtune.triton_api.launching import allocating
 from asmtune.triton_api.user_state import within
@@ -87,14 +87,6 @@ class LocalBench:
             launch.run()
             launch.complete()
         launch.finish()
-
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch; None without a meter, or if the config fails.
-
-        Raises:
-            MeasureError: it broke the CUDA context.
-        """
-        return self._guarded(lambda: self._trials.energy(self._candidate(candidate)))
 
     def close(self) -> None:
         """Restore the contents of every argument, unless the CUDA context is broken."""

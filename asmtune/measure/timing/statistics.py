@@ -63,9 +63,9 @@ def _p_value(above: Sequence[float], below: Sequence[float]) -> float:
     """Return the probability that equal sides show the first one so far above the second."""
     equal = Counter([*above, *below]).values()
     if min(len(above), len(below)) <= FEW and max(equal) == 1:
-        return _share_of_orders(len(above), len(below), _wins(above, below))
+        return share_of_orders(len(above), len(below), pairs_won(above, below))
     count, pairs = len(above) + len(below), len(above) * len(below)
-    wins = (pairs + _wins(above, below) - _wins(below, above)) / 2.0
+    wins = (pairs + pairs_won(above, below) - pairs_won(below, above)) / 2.0
     ties = sum(many**3 - many for many in equal) / (count * (count - 1))
     deviation = math.sqrt(pairs / 12.0 * (count + 1 - ties))
     if not deviation:
@@ -73,7 +73,7 @@ def _p_value(above: Sequence[float], below: Sequence[float]) -> float:
     return math.erfc((wins - pairs / 2.0 - 0.5) / deviation / math.sqrt(2.0)) / 2.0
 
 
-def _share_of_orders(above: int, below: int, wins: int) -> float:
+def share_of_orders(above: int, below: int, wins: int) -> float:
     """Return the share of all orders of two sides in which the first wins this number of pairs."""
     return sum(_orders(*sorted((above, below)))[wins:]) / math.comb(above + below, above)
 
@@ -93,35 +93,7 @@ def _orders(fewer: int, more: int) -> list[int]:
     return counts
 
 
-def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
-    """Return the probability that equal sides show each first one so far above its second.
-
-    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so medians of short kernels
-    tie; samples of the side that may be greater are then taken to be less. If ties were broken at
-    random, the table without ties would hold. This order is the least favourable one, so equal
-    sides show a chance of p or less with a probability of at most p. It differs from the share of
-    all orders that rank as high, which counts a tie as half. A side has one sample at least, and
-    some tens at most.
-    """
-    return [_share_of_orders(len(above), len(below), _wins(above, below)) for above, below in pairs]
-
-
-def _wins(above: Sequence[float], below: Sequence[float]) -> int:
+def pairs_won(above: Sequence[float], below: Sequence[float]) -> int:
     """Count the pairs that the first side wins; equal samples are no win."""
     ordered = sorted(below)
     return sum(bisect_left(ordered, value) for value in above)
-
-
-def holm(values: Sequence[float], level: float) -> list[bool]:
-    """Return which p-values are significant at a level that holds for all of them together.
-
-    Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
-    between the tests, at least one is reported by mistake with a probability of `level` at most.
-    """
-    significant = [False] * len(values)
-    order = sorted(range(len(values)), key=lambda place: values[place])
-    for done, place in enumerate(order):
-        if values[place] > level / (len(values) - done):
-            break
-        significant[place] = True
-    return significant

@@ -259,10 +259,7 @@ class Funnel:
         return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
 
     def front(self, problem: Problem) -> Front:
-        """Return the front end of a problem, for verdicts before compiling and after.
-
-        Compiles run where `joblib.parallel_config` says in the thread that calls this.
-        """
+        """Return the front end of a problem, for verdicts before compiling and after."""
         workers = Workers(self.settings.jobs)
         return Front(problem, self.target, self.settings, self.progress, self.kernels, workers)
 

@@ -11,10 +11,9 @@ from typing import Any, Final, Literal
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.artifacts import ArtifactCache, StoredTtir
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
-from asmtune.compile.stored_ir import StoredTtir
 from asmtune.compile.worker import CompiledConfig
 from asmtune.compile.workers import Workers
 from asmtune.core.config import Config

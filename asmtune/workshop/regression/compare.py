@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from asmtune.base.fingerprint import digest, versions
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.measure.timing.nvml import device_name, driver_version
-from asmtune.measure.timing.statistics import chances, holm
+from asmtune.measure.timing.statistics import pairs_won, share_of_orders
 from asmtune.workshop.regression.run import (
     BenchRun,
     BenchSubject,
@@ -322,3 +322,33 @@ def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
     verdict = "failed" if missed is not None and missed.why == "failed" else "gone"
     remark = "not in this run" if missed is None else missed.reason
     return CheckFinding(row.subject, verdict, base_us=row.median_us, remark=remark)
+
+
+def chances(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[float]:
+    """Return the probability that equal sides show each first one so far above its second.
+
+    The one-sided test of Mann and Whitney (1947), exact. Timers tick, so medians of short kernels
+    tie; samples of the side that may be greater are then taken to be less. If ties were broken at
+    random, the table without ties would hold. This order is the least favourable one, so equal
+    sides show a chance of p or less with a probability of at most p. It differs from the share of
+    all orders that rank as high, which counts a tie as half. A side has one sample at least, and
+    some tens at most.
+    """
+    return [
+        share_of_orders(len(above), len(below), pairs_won(above, below)) for above, below in pairs
+    ]
+
+
+def holm(values: Sequence[float], level: float) -> list[bool]:
+    """Return which p-values are significant at a level that holds for all of them together.
+
+    Holm (1979), A simple sequentially rejective multiple test procedure: whatever holds
+    between the tests, at least one is reported by mistake with a probability of `level` at most.
+    """
+    significant = [False] * len(values)
+    order = sorted(range(len(values)), key=lambda place: values[place])
+    for done, place in enumerate(order):
+        if values[place] > level / (len(values) - done):
+            break
+        significant[place] = True
+    return significant

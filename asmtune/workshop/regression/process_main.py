@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import torch
 
@@ -30,23 +30,95 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
-from asmtune.measure.bench.gpu import DeviceLostError
 from asmtune.measure.bench.local import LocalBench
+from asmtune.measure.bench.trials import DeviceLostError
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
-from asmtune.measure.timing.nvml import read_clocks
 from asmtune.predict.roofs import WorkCounts
 from asmtune.store.trace.reader import encoded
 from asmtune.workshop.regression.compare import environment_here
 from asmtune.workshop.regression.processes import problem_of
 from asmtune.workshop.regression.run import POLICY, LaunchLoad
 
+THROTTLES: Final = {
+    1 << 0: "idle",
+    1 << 1: "application clocks",
+    1 << 2: "power cap",
+    1 << 3: "hardware slowdown",
+    1 << 4: "sync boost",
+    1 << 5: "software thermal slowdown",
+    1 << 6: "hardware thermal slowdown",
+    1 << 7: "power brake",
+    1 << 8: "display clocks",
+}
+"""Reasons why the clocks are not higher, by bit (nvml.h, nvmlClocksEventReason*)."""
+
+
+class Nvml:
+    """Reads PyTorch's current CUDA device through NVML: `pynvml`, initialised, and its handle."""
+
+    def __init__(self, library: Any, handle: Any) -> None:
+        self.library = library
+        self._handle = handle
+
+    @classmethod
+    def current(cls) -> Nvml | None:
+        """Open the current device; None without `nvidia-ml-py`, its driver or a GPU."""
+        import torch
+
+        try:
+            import pynvml
+        except ImportError:
+            return None
+        if not torch.cuda.is_available():
+            return None
+        uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+        try:
+            pynvml.nvmlInit()
+            # Not by index, which CUDA_VISIBLE_DEVICES changes for CUDA alone.
+            return cls(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
+        except pynvml.NVMLError:
+            return None
+
+    def read(self, name: str, *arguments: Any) -> Any:
+        """Call `nvmlDeviceGet<name>`; None if this device does not support it."""
+        try:
+            getter: Callable[..., Any] = getattr(self.library, f"nvmlDeviceGet{name}")
+            return getter(self._handle, *arguments)
+        except self.library.NVMLError:
+            return None
+
+
+def read_clocks() -> dict[str, Any]:
+    """Read how PyTorch's current GPU runs at this moment, which may explain a timing.
+
+    Returns:
+        `sm_mhz`, `sm_max_mhz`, `memory_mhz`, `memory_max_mhz`, `temperature_c`, `power_w`
+        and `throttled_by`, a list of reasons. Values that the device does not report are left out.
+        Empty without NVML.
+    """
+    nvml = Nvml.current()
+    if nvml is None:
+        return {}
+    readings: dict[str, Any] = {}
+    library = nvml.library
+    for name, which in (("sm", library.NVML_CLOCK_SM), ("memory", library.NVML_CLOCK_MEM)):
+        readings[f"{name}_mhz"] = nvml.read("ClockInfo", which)
+        readings[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
+    readings["temperature_c"] = nvml.read("Temperature", library.NVML_TEMPERATURE_GPU)
+    milliwatts = nvml.read("PowerUsage")
+    readings["power_w"] = None if milliwatts is None else milliwatts / 1000
+    bits = nvml.read("CurrentClocksThrottleReasons")
+    if bits is not None:
+        readings["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
+    return {name: value for name, value in readings.items() if value is not None}
+
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Time the rows of a plan and yield messages; end early if the GPU is lost.
 
-    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, the `path` of the user's
-    modules, and `energy` if the board's meter is to be read.
+    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, and the `path` of the
+    user's modules.
     """
     import_like_parent(plan.get("path", ()))
     here = environment_here()
@@ -62,7 +134,7 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for number, row in order:
         yield {"running": number}
         try:
-            yield {"row": number, **_timed(row, target, energy=bool(plan.get("energy")))}
+            yield {"row": number, **_timed(row, target)}
         except DeviceLostError as error:
             yield {"row": number, "failure": f"fault at launch: {error.detail}"}
             return
@@ -70,10 +142,10 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"clocks": read_clocks()}
 
 
-def _timed(row: Mapping[str, Any], target: Target, *, energy: bool) -> dict[str, Any]:
+def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
     def work() -> Any:
         problem, config = problem_of(row, "cuda")
-        return timed(problem, config, target, Settings.from_environment(), energy=energy)
+        return timed(problem, config, target, Settings.from_environment())
 
     try:
         outcome = guarded("launch", work)
@@ -81,18 +153,16 @@ def _timed(row: Mapping[str, Any], target: Target, *, energy: bool) -> dict[str,
         return {"failure": str(error)}
     if isinstance(outcome, Failure):
         return {"failure": str(outcome)}
-    timing, load, energy_mj = outcome
-    read = {} if energy_mj is None else {"energy_mj": energy_mj}
-    return {"samples": list(timing.samples_us), "load": encoded(load), **read}
+    timing, load = outcome
+    return {"samples": list(timing.samples_us), "load": encoded(load)}
 
 
 def timed(
-    problem: Problem, config: Config, target: Target, settings: Settings, *, energy: bool = False
-) -> tuple[Measurement, LaunchLoad, float | None] | Failure:
+    problem: Problem, config: Config, target: Target, settings: Settings
+) -> tuple[Measurement, LaunchLoad] | Failure:
     """Time a config; its output is not checked, since tuning has done so.
 
-    The problem's tensors hold what they held before. With `energy` the third is millijoules a
-    launch; None without a meter.
+    The problem's tensors hold what they held before.
 
     Raises:
         MeasureError: there is no GPU, or the config has broken the CUDA context.
@@ -110,13 +180,11 @@ def timed(
     checks = CheckOptions(check=False)
     setup = BenchSetup(lowering=lowering, effects=effects, checks=checks, policy=POLICY)
     with closing(LocalBench(setup)) as bench:
-        candidate = TimingCandidate(config, artifact)
-        ((_, outcome),) = bench.final([candidate])
+        ((_, outcome),) = bench.final([TimingCandidate(config, artifact)])
         if isinstance(outcome, Failure):
             return outcome
         counts = WorkCounts.of(work, target, problem.dtypes.values())
-        load = LaunchLoad(counts.unit, counts.flops, counts.bytes)
-        return outcome, load, bench.energy(candidate) if energy else None
+        return outcome, LaunchLoad(counts.unit, counts.flops, counts.bytes)
 
 
 def serve(lines: TextIO, out: TextIO) -> None:
