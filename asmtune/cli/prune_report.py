@@ -157,7 +157,7 @@ def prune_report(
     if kernel.endswith(".json"):
         _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
         reports = read_reports(Path(kernel))
-        made = Made([with_timings(reports, measured_times(timings, reports, ()))])
+        made = MadeReports([with_timings(reports, measured_times(timings, reports, ()))])
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
@@ -177,7 +177,7 @@ def prune_report(
 
 
 @dataclass
-class Made:
+class MadeReports:
     """Reports that a command has made, or read.
 
     Attributes:
@@ -208,7 +208,7 @@ def _made(
     choices: Mapping[str, Any],
     timings: str | None,
     stored: str | None,
-) -> Made:
+) -> MadeReports:
     """Make the reports of each launch.
 
     Raises:
@@ -217,7 +217,7 @@ def _made(
     if len(groups) > 1 and (timings or stored):
         names = ", ".join(next(iter(group.values())).problem.name for group in groups)
         raise InputError(f"--timings and --stored are for one launch; name a --kernel of {names}")
-    made = Made(problems=groups)
+    made = MadeReports(problems=groups)
     for group in groups:
         loaded = next(iter(group.values()))
         measured = measured_times(timings, loaded, [*group])
@@ -312,7 +312,7 @@ def findings(report: PruneReport) -> Iterable[str]:
             yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 
 
-def _rendered(made: Made, form: ReportFormat) -> object:
+def _rendered(made: MadeReports, form: ReportFormat) -> object:
     """Render the reports of all launches.
 
     Raises:
