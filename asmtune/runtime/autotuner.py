@@ -19,12 +19,14 @@ from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gp
 from asmtune.runtime.checks import check_decorated, check_kernel, named_arguments, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of
 from asmtune.runtime.launch.planning import (
     Backend,
     Launcher,
+    ParameterLayout,
     TritonLaunch,
     backend,
+    kinds,
+    layout_of,
     plan_of,
     plan_of_alternative,
 )

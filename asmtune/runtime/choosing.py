@@ -35,11 +35,16 @@ from asmtune.runtime.checks import (
     launch_options,
     positional_arguments,
 )
-from asmtune.runtime.determinism import is_deterministic, on_switch
 from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver
-from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+from asmtune.runtime.options import (
+    Arguments,
+    DecoratorOptions,
+    is_deterministic,
+    numbers,
+    on_switch,
+)
 from asmtune.runtime.rank_agreement import current_job, resolve
 from asmtune.triton_api.jit_functions import is_jit_function, python_function
 from asmtune.triton_api.user_state import inside, outside, searching

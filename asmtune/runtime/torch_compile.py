@@ -33,7 +33,6 @@ from asmtune.runtime.options import Arguments
 from asmtune.store.codec import config_text
 from asmtune.triton_api.compiled_graphs import (
     call_when_traced,
-    carried_options,
     no_dispatch,
     size_functions,
 )
@@ -227,8 +226,4 @@ def _device(described: Described) -> int:
 
 
 def _is_plain(config: Config) -> bool:
-    if config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None:
-        return True
-    wanted = {"maxnreg"} if config.maxnreg is not None else set()
-    wanted |= {"num_ctas"} if config.num_ctas != 1 else set()
-    return config.ir_override is None and wanted <= carried_options()
+    return config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None

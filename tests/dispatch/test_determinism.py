@@ -28,9 +28,10 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
-from asmtune.runtime import determinism, rank_agreement
-from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime import options as runtime_options
+from asmtune.runtime import rank_agreement
 from asmtune.runtime.misses.resolver import MissWarning
+from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.rank_agreement import AgreementKey, RankGroup
 from asmtune.store.database import Store
 from asmtune.tuning import deterministic as picks
@@ -48,9 +49,9 @@ SIZES = ("131073", "262144", "1048576")
 @pytest.fixture(autouse=True)
 def switched() -> Iterator[None]:
     """Leave the switch as it was."""
-    before = determinism._chosen[0]
+    before = runtime_options._chosen[0]
     yield
-    determinism._choose(before)
+    runtime_options._choose(before)
     torch.use_deterministic_algorithms(False)
 
 

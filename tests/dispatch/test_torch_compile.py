@@ -17,7 +17,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.runtime import torch_compile
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.events import UntunedWarning
@@ -189,12 +188,8 @@ def test_inductor_gets_one_config(machine: Imagined, monkeypatch: pytest.MonkeyP
 CAPPED = Config({"BLOCK": 128}, num_warps=8, maxnreg=64)
 
 
-@pytest.mark.parametrize("carried", [set(), {"maxnreg"}], ids=["dropped", "carried"])
-def test_an_option_that_inductor_drops(
-    machine: Imagined, monkeypatch: pytest.MonkeyPatch, carried: set[str]
-) -> None:
-    """The graph has the fastest timed config without it, with one warning, or else the cap."""
-    monkeypatch.setattr(torch_compile, "carried_options", lambda: carried)
+def test_an_option_that_inductor_drops(machine: Imagined) -> None:
+    """The graph has the fastest timed config without it, with one warning."""
     machine.winner = CAPPED
     machine.others = [Config({"BLOCK": 128}, num_ctas=2), Config({"BLOCK": 32}, num_warps=8)]
     kernel = decorated(space=Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}))
@@ -205,27 +200,9 @@ def test_an_option_that_inductor_drops(
             torch.compiler.reset()
             traced = configs_traced(kernel, 1000)
     told = [str(one.message) for one in seen if one.category is UntunedWarning]
-    assert traced == [{"BLOCK": 128 if carried else 32}]
-    assert len(told) == (0 if carried else 1)
-    assert carried or "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
-
-
-def test_what_inductor_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own functions say what reaches Triton; a newer one may hand on more."""
-    from torch._inductor.runtime import triton_heuristics as inductor
-
-    carried_options = torch_compile.carried_options.__wrapped__
-    assert carried_options() == set()
-    create, values = inductor.CachingAutotuner._create_compile_options, inductor.config_to_dict
-    monkeypatch.setattr(
-        inductor.CachingAutotuner,
-        "_create_compile_options",
-        lambda self, config, meta: {**create(self, config, meta), "maxnreg": config.maxnreg},
-    )
-    monkeypatch.setattr(
-        inductor, "config_to_dict", lambda config: {**values(config), "maxnreg": config.maxnreg}
-    )
-    assert carried_options() == {"maxnreg"}
+    assert traced == [{"BLOCK": 32}]
+    assert len(told) == 1
+    assert "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
 
 
 def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from torch.utils.checkpoint import (
 import asmtune
 from asmtune import Problem, asm_autotune
 from asmtune.base.errors import MeasureError
-from asmtune.runtime.determinism import deterministic
 from asmtune.runtime.misses import background
+from asmtune.runtime.options import deterministic
 from asmtune.triton_api.user_state import are_deterministic_algorithms_enabled, inside, searching
 from tests.dispatch.host_gpu import EFFORT, KERNELS, HostGpu, copy, host_gpu
 from tests.tuning_support import DEVICE

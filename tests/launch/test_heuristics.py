@@ -23,7 +23,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.call_trace import CallTrace
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, ParameterLayout
+from asmtune.runtime.launch.planning import COMPUTED, CONSTEXPR, ParameterLayout
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import FakeDriver, Slow, launcher

@@ -13,8 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, ParameterLayout
-from asmtune.runtime.launch.planning import Launcher
+from asmtune.runtime.launch.planning import CONSTEXPR, KEYED, RUNTIME, Launcher, ParameterLayout
 from asmtune.triton_api.launching import CurrentStream, current_stream
 from tests.launch.fakes import FakeDriver, Slow, launcher
 

@@ -523,19 +523,6 @@ def test_changes_of_configs_and_hooks_reach_prepared_calls(watched: Watched, nam
     assert watched.own_calls(lambda: call(X)) == 0
 
 
-def test_a_name_that_stands_for_another_kernel(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A module's kernel that is replaced is launched from the next call on."""
-    call = watched.over(doubled)
-    assert watched.own_calls(lambda: call(X)) == 0
-    other = asm_autotune(configs=[Config({"BLOCK": 32})], key=["n"])(double.fn)
-    monkeypatch.setitem(globals(), "double", other)
-    before = watched.calls
-    call(X)
-    assert watched.calls == before + 1
-
-
 def test_each_device_and_stream_has_its_own(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -864,23 +851,6 @@ def test_results_may_be_changed_in_place(watched: Watched) -> None:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             call(x)[0].add_(1.0).sum().backward()
     assert len(call.prepared) == 1
-
-
-NO_SIGNATURE: dict[str, tuple[Callable[[], Any], str]] = {
-    "a list": (lambda: [2.0], "a list"),
-    "a shape": (lambda: torch.Size([2]), "a Size"),
-    "a tuple of tensors": (lambda: (X, X), "a Tensor"),
-    "a subclass": (lambda: X.as_subclass(Sub), "a Sub"),
-}
-
-
-@pytest.mark.parametrize("name", NO_SIGNATURE)
-def test_parameters_without_a_signature_are_named(name: str, watched: Watched) -> None:
-    """A value that no signature can hold leaves the call to the function, which says why."""
-    value, kind = NO_SIGNATURE[name]
-    call = watched.over(lambda x, other: (doubled(x), other)[0])
-    assert watched.own_calls(lambda: call(X, value())) == 4
-    assert [*call.prepared.refused] == [f"other: {kind} there has no signature"]
 
 
 def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:
