@@ -344,7 +344,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         Raises:
             InputError: an argument that the key names is missing.
         """
-        return self._chooser.identity(arguments, device)
+        request = self._chooser.request({}, arguments, (1,), device)
+        return request.key, request.expected
 
     def request(
         self, positional: Mapping[str, Any], named: Mapping[str, Any], grid: Any, device: str

@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
-from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
     ConfigCache,
@@ -209,11 +209,6 @@ class Chooser:
             return request.key, Choice(Config.of(known), True, "known")
         emit_launch(request, call)
         return request.key, resolve(self._resolver, request, capturing=True)
-
-    def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
-        """Do as `AsmAutotuner.identity`."""
-        request = self.request({}, named, (1,), device)
-        return request.key, request.expected
 
     def request(
         self, positional: Arguments, named: Arguments, grid: Any, device: str

@@ -260,14 +260,6 @@ def test_slow_machine_is_told(host: Host, monkeypatch: pytest.MonkeyPatch, kind:
         assert host.resolver().resolve(miss()).how == "predicted"
 
 
-def test_unknown_device(host: Host) -> None:
-    """Where nothing can be predicted for a device, the default is launched, with a warning."""
-    at = replace(miss(), key=replace(miss().key, device="AMD Instinct MI300X"))
-    with asmtune.deterministic(), pytest.warns(MissWarning, match="nothing can be predicted"):
-        found = host.resolver().resolve(at)
-    assert described(found) == ("fallback", True, support.DEFAULT)
-
-
 @pytest.mark.parametrize("choices", [{"check": "bits"}, {"check": Bound(p99=1e-2)}])
 def test_nothing_unchecked_is_launched(
     host: Host, monkeypatch: pytest.MonkeyPatch, choices: dict[str, Any]

@@ -11,7 +11,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,21 +26,10 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching import redirect
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
-from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
+from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy, increment
 
 N = 1024
 SELF = sys.modules[__name__]
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A host that stands for a GPU, and a fresh store."""
-    return host_gpu(tmp_path, monkeypatch)
-
-
-def configs(*blocks: int) -> list[Any]:
-    """A config a block."""
-    return [triton.Config({"BLOCK": block}) for block in blocks or (32, 128)]
 
 
 def never(*_: Any, **__: Any) -> Any:
@@ -76,18 +64,6 @@ def test_triton_is_as_before(gpu: HostGpu) -> None:
     with pytest.raises(KeyError), patch():
         raise KeyError
     assert state_of_triton() == before
-
-
-def test_what_is_decorated_meanwhile(gpu: HostGpu) -> None:
-    """A kernel decorated under a patch tunes by asmtune, and goes on so afterwards."""
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        kernel = triton.autotune(configs=configs(), key=["n"])(copy)
-    assert isinstance(kernel, AsmAutotuner)
-    assert isinstance(kernel, Autotuner)
-    x, out, n = vectors()
-    kernel[(8,)](x, out, n)
-    assert torch.equal(out, x)
-    assert gpu.tuned == 1
 
 
 def test_names_that_modules_hold(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,21 +420,6 @@ def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
         assert gpu.tuned == 2
     assert state_of_triton() == before
     assert kernel.cache is earlier
-
-
-def test_threads_share_one_tuning(gpu: HostGpu) -> None:
-    """Threads that launch one autotuner of before together tune it once."""
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    ready = threading.Barrier(4)
-
-    def launch(_: int) -> None:
-        ready.wait(60)
-        kernel[(8,)](*vectors())
-
-    with patch(skip_tuning_below_us=None, effort=EFFORT), ThreadPoolExecutor(4) as pool:
-        list(pool.map(launch, range(4)))
-    assert gpu.tuned == 1
-    assert len(gpu.launched) == 4
 
 
 @pytest.mark.slow

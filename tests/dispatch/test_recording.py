@@ -41,7 +41,7 @@ from asmtune.runtime.recording.launches import load_kernel, make_arguments, reco
 from asmtune.runtime.recording.recorder import KeyRecorder, contents_of, recorded_key
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.tuner import Tuner
-from tests.dispatch.host_gpu import EFFORT, HostGpu, host_gpu
+from tests.dispatch.host_gpu import EFFORT, HostGpu
 from tests.tuning_support import DEVICE
 
 SERVED = """
@@ -52,12 +52,6 @@ copies = triton.heuristics({"scale": lambda values: values.get("scale", 1)})(
     triton.autotune(CONFIGS, key=["n"])(copy)
 )
 """
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A host that stands for a GPU, and a fresh store."""
-    return host_gpu(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -160,25 +154,6 @@ def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, tmp_path: Path) ->
         launch(served, 64)
     (key,) = read_key_file(path).keys
     assert key.problem == ""
-
-
-def test_keys_of_a_capture(
-    gpu: HostGpu, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A capture reads no index tensors, so that a kernel with some is listed with what to do."""
-    place = "asmtune.runtime.recording.recorder"
-    path = tmp_path / "keys.json"
-    record(path, served, 64)
-    tuner = load_kernel(read_key_file(path).keys[0], BucketRules())
-    launched = {"x_ptr": torch.empty(4), "out_ptr": torch.empty(4), "n": 4}
-    request = tuner.request({}, launched, (1,), DEVICE)
-    given = {**launched, "table": torch.tensor([1])}
-    monkeypatch.setattr(f"{place}.is_capturing", lambda: True)
-    monkeypatch.setattr(f"{place}.values_of", lambda *_: "a CUDA graph is being captured")
-    plain = recorded_key(request, KernelCall((1,), (), launched, ()))
-    steered = recorded_key(request, KernelCall((1,), (), given, ()))
-    assert plain.problem == ""
-    assert steered.problem.endswith("cannot be read: record a launch before the capture")
 
 
 def test_a_launch_that_raises_while_it_is_described(
@@ -326,16 +301,6 @@ def test_arguments_are_made_again(gpu: HostGpu, served: Any, tmp_path: Path) -> 
     left, right = made["left"].untyped_storage(), made["right"].untyped_storage()
     assert left.data_ptr() == right.data_ptr()
     assert float(made["left"].std()) > 0
-
-
-def test_tensors_of_the_host_are_made_there(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
-    """Random numbers of a host's tensor are drawn there, whatever the place of the others."""
-    path = tmp_path / "keys.json"
-    record(path, served, 64)
-    (key,) = read_key_file(path).keys
-    values = make_arguments(key, "meta")
-    assert values["x_ptr"].device.type == "cpu"
-    assert not torch.equal(values["x_ptr"], values["out_ptr"])
 
 
 def test_large_index_tensors_repeat_what_was_recorded(
@@ -526,18 +491,6 @@ def test_kernels_that_no_module_holds(gpu: HostGpu, tmp_path: Path) -> None:
     _, told = recorder.summary()
     assert told.startswith("cannot be tuned from there: kernel ")
     assert told.endswith(key.problem)
-
-
-def test_a_grid_of_copied_values(gpu: HostGpu, served: Any, tmp_path: Path) -> None:
-    """A grid that reads a copy of a config's values is recorded by all of them."""
-    path = tmp_path / "keys.json"
-    recorder = KeyRecorder(path, "serve.py")
-    x, out = torch.arange(64.0), torch.empty(64)
-    with patch(skip_tuning_below_us=None, effort=EFFORT), recording(recorder.launched):
-        served.copies[lambda meta: (triton.cdiv(64, (meta | {"odd": 1})["BLOCK"]),)](x, out, 64)
-    (key,) = read_key_file(path).keys
-    assert "BLOCK" in key.grid["reads"]
-    assert sorted(sizes for _, sizes in key.grid["sizes"]) == [[1, 1, 1], [2, 1, 1]]
 
 
 def refuse(*_: Any) -> Any:

@@ -146,26 +146,6 @@ def test_heuristics_above_are_traced_through(machine: Imagined) -> None:
     assert [(made["BLOCK"], made["EVEN"]) for made in machine.launches] == [(128, True)] * 2
 
 
-def test_arguments_of_all_kinds(machine: Imagined) -> None:
-    """Keywords, constants and functions in the key are the same traced and not."""
-    key = {"wide": lambda x_ptr: x_ptr.shape[0] > 512, "EVEN": None}
-    kernel = decorated(torch_kernels.add_even, key=key)
-
-    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](
-            y_ptr=y, out_ptr=out, x_ptr=x + 1, n=x.numel(), EVEN=False
-        )
-        return out * 2
-
-    check(function, 1000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UntunedWarning)
-        check(torch.compile(function, backend="aot_eager", fullgraph=True), 1000)
-    assert machine.tuned[0].shape == {"wide(x_ptr)": True, "EVEN": False}
-    assert [made["BLOCK"] for made in machine.launches] == [128] * 2
-
-
 @pytest.mark.slow(seconds=11)
 def test_inductor_gets_one_config(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inductor's own code has the tuned config alone, so that it times nothing."""
@@ -219,23 +199,6 @@ def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:
     assert inductor_config(key, edited, lambda: [plain]) == plain
 
 
-@pytest.mark.parametrize("traced", [False, True])
-def test_autograd_functions(
-    machine: Imagined, monkeypatch: pytest.MonkeyPatch, traced: bool
-) -> None:
-    """A kernel in a function's forward and backward gives the right gradient, eager and traced."""
-    monkeypatch.setattr(torch_kernels, "doubling", decorated())
-    function = lambda x: torch_kernels.Doubled.apply(x).sum()  # noqa: E731
-    if traced:
-        function(torch.randn(1000))
-        function = torch.compile(function, backend="aot_eager", fullgraph=True)
-    x = torch.randn(1000, requires_grad=True)
-    function(x).backward()
-    assert torch.equal(x.grad, torch.full((1000,), 2.0))
-    assert len(machine.tuned) == 1
-    assert {made["BLOCK"] for made in machine.launches} == {128}
-
-
 def test_triton_op(machine: Imagined) -> None:
     """A kernel under `wrap_triton`: its own launch in eager mode, a traced one when compiled."""
     kernel = decorated()
@@ -280,18 +243,6 @@ def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
     check(function, 1000, 2000)
     assert [key.shape["n"] for key in machine.tuned] == [1000, 2000]
     assert kernel.best_config == machine.winner
-
-
-def test_constraints_over_arguments(machine: Imagined) -> None:
-    """A space that only a launch's sizes decide on is no obstacle to tracing."""
-    space = Space({"BLOCK": [32, 64, 128]}).where("fits", lambda BLOCK, n: n >= BLOCK)
-    kernel = decorated(space=space)
-    with pytest.warns(UntunedWarning):
-        check(compiled(kernel, dynamic=False), 40)
-    assert machine.launches[-1]["BLOCK"] == 32
-    check(adder(kernel), 1000)
-    check(compiled(kernel, dynamic=False), 1000)
-    assert [made["BLOCK"] for made in machine.launches[-2:]] == [128, 128]
 
 
 def configs_traced(kernel: Any, n: int) -> list[dict[str, Any]]:

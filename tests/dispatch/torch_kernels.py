@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 
@@ -65,24 +62,3 @@ def add_kept(
     tl.store(out_ptr + at, total, mask=at < n)
     if KEEP:
         tl.store(kept_ptr + at, total, mask=at < n)
-
-
-doubling: Any = None
-
-
-class Doubled(torch.autograd.Function):
-    """Launches a kernel forward and backward."""
-
-    @staticmethod
-    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
-        """Twice x."""
-        out, n = torch.empty_like(x), x.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
-        return out
-
-    @staticmethod
-    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
-        """Twice the gradient."""
-        out, n = torch.empty_like(grad), grad.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](grad, grad, out, n)
-        return out
