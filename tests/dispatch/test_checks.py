@@ -24,6 +24,7 @@ from asmtune.runtime.checks import (
     check_launch,
     check_space,
     launch_options,
+    positional_arguments,
 )
 from asmtune.runtime.options import DecoratorOptions
 
@@ -128,22 +129,6 @@ def test_bad_grids(grid: Any) -> None:
             launched(grid, strict=False)
 
 
-@pytest.mark.parametrize("name", ["BLOK", "num_warps"])
-def test_names_that_the_grid_lacks(name: str) -> None:
-    """A grid's function sees the kernel's parameters; another name is told with these."""
-    with pytest.raises(InputError, match=f"grid's function asks for '{name}' at {FIRST}: ") as hit:
-        launched(lambda meta: (meta[name],))
-    assert all(name in str(hit.value) for name in add.arg_names)
-
-
-@pytest.mark.parametrize("grid", [(0,), (4, 0), [0], (0, 70_000)])
-def test_nothing_to_launch(grid: Any) -> None:
-    """An empty grid launches nothing, as with Triton, in whichever form it comes."""
-    for strict in (True, False):
-        assert launched(grid, strict=strict) is None
-        assert launched(lambda _: grid, strict=strict) is None
-
-
 LISTED = Space.from_configs([Config({"BLOCK": 64}), Config({"BLOCK": 128, "EVEN": True})])
 
 
@@ -173,6 +158,16 @@ def test_configs_may_set_options_of_triton() -> None:
     assert launch_options(add, arguments, space) >= {"launch_pdl", "enable_fp_fusion"}
     with pytest.raises(InputError, match=r"launch_pdl=False is given .* set launch_pdl to True"):
         launched(space=space, launch_pdl=False)
+
+
+def test_by_place() -> None:
+    """Arguments by position are named; too many, or one that is given twice, are told."""
+    names = ("x", "n")
+    assert positional_arguments("add", names, (1, 2), {"BLOCK": 4}) == {"x": 1, "n": 2}
+    with pytest.raises(InputError, match=r"add: 3 arguments, the last is 7: .* at most: x, n"):
+        positional_arguments("add", names, (1, 2, 7), {})
+    with pytest.raises(InputError, match="argument x is given by position, 1, and by name, 5: giv"):
+        positional_arguments("add", names, (1,), {"x": 5})
 
 
 @pytest.mark.usefixtures("gpus")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import sys
 import threading
 import types
@@ -29,7 +28,6 @@ from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
 from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy, increment
 
 N = 1024
-SELF = sys.modules[__name__]
 
 
 def never(*_: Any, **__: Any) -> Any:
@@ -96,16 +94,6 @@ def test_modules_that_load_on_first_use_sleep_on(
     monkeypatch.setitem(sys.modules, "no_module", object())  # type: ignore[arg-type]
     with patch():
         pass
-
-
-def test_a_held_decorator_is_tritons_afterwards(gpu: HostGpu) -> None:
-    """The name of a patch, held beyond it, decorates as Triton does; form and name are Triton's."""
-    before = inspect.signature(triton.autotune)
-    with patch():
-        held = triton.autotune
-        assert inspect.signature(held) == before
-        assert (held.__module__, held.__name__) == ("triton.runtime.autotuner", "autotune")
-    assert type(held(configs(), ["n"])(copy)) is Autotuner
 
 
 def test_autotuners_of_before(gpu: HostGpu) -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 import triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -116,16 +115,6 @@ def test_dynamic_sizes_compile_once(machine: Imagined) -> None:
     assert [config.kwargs for config in traced.configs] == [{"BLOCK": 128}]
 
 
-def test_the_users_cache_counts(machine: Imagined) -> None:
-    """A config that a program put into `kernel.cache` is the one that is traced."""
-    kernel = decorated()
-    check(adder(kernel), 1000)
-    (key,) = kernel.cache
-    kernel.cache[key] = triton.Config({"BLOCK": 32}, num_warps=2)
-    check(compiled(kernel), 1000)
-    assert machine.launches[-1]["BLOCK"] == 32
-
-
 def test_heuristics_below_follow_the_traced_config(machine: Imagined) -> None:
     """`@triton.heuristics` underneath see the tuned values of each size that is traced."""
     inner = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})
@@ -134,16 +123,6 @@ def test_heuristics_below_follow_the_traced_config(machine: Imagined) -> None:
     check(adder(kernel), 1025)
     check(compiled(kernel, dynamic=False), 1024, 1025, 1024)
     assert [made["EVEN"] for made in machine.launches] == [True, False, True, False, True]
-
-
-def test_heuristics_above_are_traced_through(machine: Imagined) -> None:
-    """`@triton.heuristics` on top of the decorator hand their values on."""
-    kernel = triton.heuristics({"EVEN": lambda values: values["n"] % 32 == 0})(
-        decorated(torch_kernels.add_even)
-    )
-    check(adder(kernel), 1024)
-    check(compiled(kernel), 1024)
-    assert [(made["BLOCK"], made["EVEN"]) for made in machine.launches] == [(128, True)] * 2
 
 
 @pytest.mark.slow(seconds=11)
@@ -303,27 +282,3 @@ def test_the_users_pruning_is_asked(machine: Imagined) -> None:
     assert {n for n, _ in asked} == {100, 1000}
     assert all(not given for _, given in asked)
     assert machine.tuned[0].shape == {"n": 1000}
-
-
-def test_a_tensor_descriptor_is_no_obstacle(
-    machine: Imagined, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A launch with a host's descriptor, of which Dynamo tells nothing, runs with the default."""
-    launches: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("torch.utils._triton.has_triton_tensor_descriptor_host_tma", lambda: True)
-    monkeypatch.setattr(
-        torch_kernels.copy_tile, "run", lambda *args, **values: launches.append((args, values))
-    )
-    kernel = decorated(torch_kernels.copy_tile)
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        out = torch.zeros(16, 16)
-        kernel[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), out, 1000)
-        return out
-
-    with pytest.warns(UntunedWarning):
-        torch.compile(function, backend="aot_eager", fullgraph=True)(torch.ones(16, 16))
-    ((args, values),) = launches
-    assert isinstance(args[0], TensorDescriptor)
-    assert values["BLOCK"] == 64
-    assert machine.tuned == []
