@@ -148,7 +148,6 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return prune_hook(
             TracedLaunches(
                 choose=self._chooser.look_up,
-                searched=self._chooser.listed,
                 listed=self._chooser.listed if safe else None,
                 rules=tuple(heuristic_rules(self.fn)),
                 notices=self._chooser.notices,

@@ -190,25 +190,25 @@ class Chooser:
         grid = UnknownGrid((1,)) if grid is None else grid
         return KernelCall(grid, (*positional.values(),), named, self._kernel.arg_names)
 
-    def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """Return key and config of a launch described by meta tensors; tune and compile nothing.
+    def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuningRequest, Choice]:
+        """Return request and config of a launch of meta tensors; tune and compile nothing.
 
         `positional` holds by name the arguments that are given by position. A compiler launches the
         config where an alternative has won.
         """
         with outside():
-            key, choice = self._look_up(positional, named)
-        return key, replace(choice, config=choice.config.plain)
+            request, choice = self._look_up(positional, named)
+        return request, replace(choice, config=choice.config.plain)
 
-    def _look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
+    def _look_up(self, positional: Arguments, named: Arguments) -> tuple[TuningRequest, Choice]:
         call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(self._memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
-            return request.key, Choice(Config.of(known), True, "known")
+            return request, Choice(Config.of(known), True, "known")
         emit_launch(request, call)
-        return request.key, resolve(self._resolver, request, capturing=True)
+        return request, resolve(self._resolver, request, capturing=True)
 
     def request(
         self, positional: Arguments, named: Arguments, grid: Any, device: str

@@ -100,7 +100,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
     listener = tuning_listener()
     if listener is None:
         return
-    record = choice.record or _record(request)
+    record = choice.record or whole_record(request)
     if record is not None:
         listener(
             fn=jit_function(request.problem.kernel),
@@ -112,7 +112,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
         )
 
 
-def _record(request: TuningRequest) -> TuneRecord | None:
+def whole_record(request: TuningRequest) -> TuneRecord | None:
     """Read the whole record of a key whose config alone was read before."""
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store
