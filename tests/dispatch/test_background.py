@@ -177,24 +177,6 @@ def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.Monk
     assert resolver.resolve(miss(), capturing=True).how == "fallback"
 
 
-def test_busy_is_asked_again(host: Host, told: Told) -> None:
-    """A key that another process tunes is asked for again, and tuned when that lets it go."""
-    from asmtune.store.safe_store import SafeStore
-    from asmtune.tuning.request import provenance
-
-    at = miss()
-    resolver = later(host, told, choices={"on_busy": "fallback"})
-    shelf = SafeStore(str(host.folder / "store.sqlite"))
-    with shelf.lease(at.key, provenance(at.problem, at.space)):
-        resolver.resolve(at)
-        done = threading.Event()
-        queue_of(support.DEVICE).put(done.set)
-        assert done.wait(PATIENCE_S)
-    assert told.choices == []
-    assert not resolver.resolve(at).final
-    assert told.next().how == "tuned"
-
-
 def test_a_line_goes_on_after_what_nobody_foresaw() -> None:
     """Work after a piece that ended the thread is done all the same."""
     line, done = BackgroundQueue(), threading.Event()

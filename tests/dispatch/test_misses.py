@@ -92,19 +92,6 @@ def test_shipped_config_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> 
     assert host.resolver().resolve(miss()).config == support.BEST
 
 
-def test_shipped_config_is_used_whatever_was_tried(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is tuned for an alternative that a shipped record has no time of."""
-    ship(monkeypatch, record(miss(), SLOWEST))
-    functions: Any = {"vendor": lambda *_: None}
-    at = replace(miss(), choices={"alternatives": functions})
-    choices = {"alternatives": functions}
-    assert host.prepared.resolve(at).outcome == "known"
-    monkeypatch.setattr(Tuner, "open", closed)
-    assert described(host.resolver(choices=choices).resolve(at)) == ("known", True, SLOWEST)
-
-
 def test_predict_times_nothing_and_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first pick is launched untimed; the next process finds it and opens no workshop."""
     first = host.resolver(on_miss="predict").resolve(miss())

@@ -124,19 +124,6 @@ def test_autotuners_of_before(gpu: HostGpu) -> None:
     assert gpu.tuned == 1
 
 
-def test_what_triton_tuned_before_is_tuned_anew(gpu: HostGpu) -> None:
-    """A key that Triton has tuned is asmtune's meanwhile, and Triton's config comes back."""
-    kernel = of_class(Autotuner)
-    kernel._bench = lambda *_, config, **__: [-float(config.kwargs["BLOCK"])] * 3
-    kernel[(8,)](*vectors())
-    del kernel._bench
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        kernel[(8,)](*vectors())
-    kernel[(8,)](*vectors())
-    assert [launch["BLOCK"] for launch in gpu.launched] == [128, 32, 128]
-    assert gpu.tuned == 1
-
-
 def test_autotuners_of_before_compile_ahead(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """`warmup` of one made before compiles, and shows no config as launched."""
     compiled: list[Any] = []

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import triton
@@ -439,32 +438,6 @@ def test_texts_of_many_lines(recorded: RecordedKey, tmp_path: Path) -> None:
         with pytest.raises(InputError) as raised:
             RecordedKeys.of(path, "absent")
         assert all(map(str.isprintable, [*said, str(raised.value)])), said
-
-
-@pytest.mark.parametrize(
-    ("scale", "problem"),
-    [
-        (np.float32("inf"), ""),
-        ("a\0b", ""),
-        (np.complex64(2), "argument scale: complex '(2+0j)'"),
-        (np.longdouble(2), "argument scale: longdouble '2.0'"),
-    ],
-)
-def test_values_that_json_lacks(
-    gpu: HostGpu, served: Any, tmp_path: Path, scale: Any, problem: str
-) -> None:
-    """A value that the file cannot hold is the problem of its key, and damages no other."""
-    path = tmp_path / "keys.json"
-    recorder = KeyRecorder(path, "serve.py")
-    tuner = convert(served.copies.fn, {})
-    for n, value in ((64, scale), (128, 1)):
-        given = {"x_ptr": torch.ones(n), "out_ptr": torch.ones(n), "n": n, "scale": value}
-        request = tuner.request({}, given, (1,), DEVICE)
-        recorder.launched(request, KernelCall((1,), (), given, tuner.arg_names))
-    first, second = read_key_file(path).keys
-    assert first.problem.startswith(problem)
-    assert bool(first.problem) == bool(problem)
-    assert second.problem == ""
 
 
 def test_kernels_that_no_module_holds(gpu: HostGpu, tmp_path: Path) -> None:

@@ -183,30 +183,6 @@ def test_a_capped_config_without_timings_loses_its_cap(host: Host) -> None:
         assert inductor_config(at, Choice(capped, True, "known", record)) == expected
 
 
-def test_triton_op(machine: Imagined) -> None:
-    """A kernel under `wrap_triton`: its own launch in eager mode, a traced one when compiled."""
-    kernel = decorated()
-
-    @torch.library.triton_op("asmtune_tests::add", mutates_args={})
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out, n = torch.empty_like(x), x.numel()
-        torch.library.wrap_triton(kernel)[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](
-            x, y, out, n
-        )
-        return out
-
-    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return add(x + 1, y) * 2
-
-    check(function, 1000)
-    assert kernel.best_config == machine.winner
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UntunedWarning)
-        check(torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False), 1000)
-    assert [made["BLOCK"] for made in machine.launches] == [128] * 2
-    assert len(machine.tuned) == 1
-
-
 @pytest.mark.slow
 def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
     """What PyTorch cannot see into is launched by asmtune when the graph runs, and tuned then."""
