@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from asmtune.runtime.call_trace import keep_alive as keep_alive
     from asmtune.runtime.config_pruner import pruner as pruner
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
-    from asmtune.runtime.determinism import deterministic as deterministic
     from asmtune.runtime.offline.pruning import prune_report as prune_report
+    from asmtune.runtime.options import deterministic as deterministic
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.runtime.replay_calls import replay_calls as replay_calls
     from asmtune.tuning.tuner import tune as tune
@@ -43,7 +43,7 @@ _HOMES = {
     "bench": "asmtune.workshop.regression.api",
     "between": "asmtune.core.keys.buckets",
     "check": "asmtune.workshop.regression.api",
-    "deterministic": "asmtune.runtime.determinism",
+    "deterministic": "asmtune.runtime.options",
     "load_target": "asmtune.core.hardware.shipped",
     "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.runtime.patching.redirect",

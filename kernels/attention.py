@@ -51,7 +51,7 @@ from asmtune.kernels._attention_vendor import has_vendor
 from asmtune.kernels._common import beside, is_expanded, is_hopper
 from asmtune.kernels.attention_backward import apart, attention_backward
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = (

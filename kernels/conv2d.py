@@ -55,7 +55,7 @@ from asmtune.kernels._conv2d_weight import weight_gradient
 from asmtune.kernels._conv2d_window import Window, check_shapes
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.replay_calls import replay_calls
 
 __all__ = ["DEFAULT", "DTYPES", "conv2d", "kernel", "space"]

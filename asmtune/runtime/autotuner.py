@@ -20,12 +20,14 @@ from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gp
 from asmtune.runtime.checks import check_decorated, check_kernel, named_arguments, remade
 from asmtune.runtime.choosing import Chooser
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import ParameterLayout, kinds, layout_of
 from asmtune.runtime.launch.planning import (
     Backend,
     Launcher,
+    ParameterLayout,
     TritonLaunch,
     backend,
+    kinds,
+    layout_of,
     plan_of,
     plan_of_alternative,
 )
@@ -155,7 +157,6 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return prune_hook(
             TracedLaunches(
                 choose=self._chooser.look_up,
-                searched=self._chooser.listed,
                 listed=self._chooser.listed if safe else None,
                 rules=tuple(heuristic_rules(self.fn)),
                 notices=self._chooser.notices,
@@ -351,7 +352,8 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         Raises:
             InputError: an argument that the key names is missing.
         """
-        return self._chooser.identity(arguments, device)
+        request = self._chooser.request({}, arguments, (1,), device)
+        return request.key, request.expected
 
     def request(
         self, positional: Mapping[str, Any], named: Mapping[str, Any], grid: Any, device: str

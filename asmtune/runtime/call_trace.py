@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import sys
 import threading
-import types
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import torch
 
-from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.launch import plain
 from asmtune.triton_api.launching import current_stream, has_allocator, launch_functions
 from asmtune.triton_api.tensors import TorchDispatchMode, is_mutating, storage_of, tree_leaves
@@ -35,8 +30,6 @@ _ALLOCATIONS: Final = frozenset(
 
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), torch.dtype})
 
-_LIBRARIES: Final = sys.stdlib_module_names | {"torch", "triton"}
-
 _persistent: Final[dict[int, torch.Tensor]] = {}
 
 
@@ -51,47 +44,6 @@ def keep_alive(*tensors: torch.Tensor) -> None:
 def needs_gradient(value: Any) -> bool:
     """Return whether a value is a tensor that requires a gradient."""
     return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def tuner_guards(function: Any) -> tuple[tuple[dict[str, Any], str, Any], ...]:
-    """List the globals by which a function, and those that it calls, name autotuned kernels."""
-    guards: list[tuple[dict[str, Any], str, Any]] = []
-    seen, waiting = set(), [inspect.unwrap(function)]
-    while waiting:
-        code, scope = (one := waiting.pop()).__code__, one.__globals__
-        if code in seen:
-            continue
-        seen.add(code)
-        names = {name for part in _codes(code) for name in part.co_names}
-        values = [(scope, name, scope[name]) for name in names & scope.keys()]
-        for module in [value for *_, value in values if isinstance(value, types.ModuleType)]:
-            values += [
-                (vars(module), name, vars(module)[name]) for name in names & vars(module).keys()
-            ]
-        guards += [guard for guard in values if isinstance(guard[2], AsmAutotuner)]
-        called = [value for *_, value in values] + _cells(one)
-        waiting += [f for f in called if isinstance(f, types.FunctionType) and _is_users(f)]
-    return tuple(guards)
-
-
-def _cells(function: types.FunctionType) -> list[Any]:
-    """List the values that a function closes over."""
-    values = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # it is empty still
-            values.append(cell.cell_contents)
-    return values
-
-
-def _is_users(function: types.FunctionType) -> bool:
-    """Return whether a function may launch a kernel of asmtune's: no library's does."""
-    package = (function.__module__ or "").partition(".")[0]
-    return package not in _LIBRARIES
-
-
-def _codes(code: types.CodeType) -> list[types.CodeType]:
-    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return [code, *(part for one in inner for part in _codes(one))]
 
 
 class _Origin(NamedTuple):
@@ -228,7 +180,6 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
     def call(
         self,
         result: Any,
-        guards: tuple[Any, ...],
         alternatives: Mapping[str, Callable[..., Any]],
         attached: bool,
     ) -> Any:
@@ -236,7 +187,6 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
 
         Args:
             result: what the function returned.
-            guards: names of dicts that must stay what they are.
             alternatives: functions that may be called in the function's place.
             attached: the result is made part of autograd's graph.
         """
@@ -244,7 +194,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             return self.reason
         try:
             winner = self._winner(alternatives)
-            return self._call(result, winner, guards, attached)
+            return self._call(result, winner, attached)
         except _Refusal as refusal:
             return str(refusal)
 
@@ -257,7 +207,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             return alternatives[names[0]]
         raise _Refusal(f"a launch that alternative {next(filter(None, names))!r} has won")
 
-    def _call(self, result: Any, winner: Any, guards: tuple[Any, ...], attached: bool) -> Any:
+    def _call(self, result: Any, winner: Any, attached: bool) -> Any:
         outputs: dict[int, tuple[Any, ...]] = {}
         tree = None if winner is not None else self._tree(result, outputs)
         places = {allocation: place for place, allocation in enumerate(outputs)}
@@ -270,7 +220,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             outputs, scratch = {}, _Scratch()
         room = ((scratch.bytes,), (1,), torch.uint8) if scratch.bytes else None
         given = (tuple(steps), tuple(outputs.values()), room, _renumbered(tree, places))
-        return self._part.Call(*given, winner, guards, attached, shared)
+        return self._part.Call(*given, winner, attached, shared)
 
     def _step(
         self, launch: _Launch, places: Mapping[int, int], scratch: _Scratch, winner: Any

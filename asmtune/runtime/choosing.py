@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
-from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
     ConfigCache,
@@ -35,11 +35,16 @@ from asmtune.runtime.checks import (
     launch_options,
     positional_arguments,
 )
-from asmtune.runtime.determinism import is_deterministic, on_switch
 from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver
-from asmtune.runtime.options import Arguments, DecoratorOptions, numbers
+from asmtune.runtime.options import (
+    Arguments,
+    DecoratorOptions,
+    is_deterministic,
+    numbers,
+    on_switch,
+)
 from asmtune.runtime.rank_agreement import current_job, resolve
 from asmtune.triton_api.jit_functions import is_jit_function, python_function
 from asmtune.triton_api.user_state import inside, outside, searching
@@ -185,30 +190,25 @@ class Chooser:
         grid = UnknownGrid((1,)) if grid is None else grid
         return KernelCall(grid, (*positional.values(),), named, self._kernel.arg_names)
 
-    def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
-        """Return key and config of a launch described by meta tensors; tune and compile nothing.
+    def look_up(self, positional: Arguments, named: Arguments) -> tuple[TuningRequest, Choice]:
+        """Return request and config of a launch of meta tensors; tune and compile nothing.
 
         `positional` holds by name the arguments that are given by position. A compiler launches the
         config where an alternative has won.
         """
         with outside():
-            key, choice = self._look_up(positional, named)
-        return key, replace(choice, config=choice.config.plain)
+            request, choice = self._look_up(positional, named)
+        return request, replace(choice, config=choice.config.plain)
 
-    def _look_up(self, positional: Arguments, named: Arguments) -> tuple[TuneKey, Choice]:
+    def _look_up(self, positional: Arguments, named: Arguments) -> tuple[TuningRequest, Choice]:
         call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(self._memory_key(call, values))
         if known is not None:  # a program may have put it there, or ranks agreed on it
-            return request.key, Choice(Config.of(known), True, "known")
+            return request, Choice(Config.of(known), True, "known")
         emit_launch(request, call)
-        return request.key, resolve(self._resolver, request, capturing=True)
-
-    def identity(self, named: Arguments, device: str) -> tuple[TuneKey, Provenance]:
-        """Do as `AsmAutotuner.identity`."""
-        request = self.request({}, named, (1,), device)
-        return request.key, request.expected
+        return request, resolve(self._resolver, request, capturing=True)
 
     def request(
         self, positional: Arguments, named: Arguments, grid: Any, device: str

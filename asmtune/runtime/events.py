@@ -42,33 +42,17 @@ class KeyResolved:
     origin: str = ""
 
 
-# Replaced whole, so that `emit` reads it without the lock. A launch of a known key emits nothing.
-_listeners: tuple[Callable[[KeyResolved], None], ...] = ()
-_lock = threading.Lock()
+_Launched = Callable[["TuningRequest", KernelCall], None]
+
+_listeners: Final[list[Callable[[KeyResolved], None]]] = []
+_recorders: Final[list[_Launched]] = []
 
 
 def emit(event: KeyResolved) -> None:
     """Call all listeners, in the thread that launches or tunes."""
-    for listener in _listeners:
+    for listener in tuple(_listeners):
         with inside():
             listener(event)
-
-
-@contextlib.contextmanager
-def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
-    """Call a listener for every resolved key of the process, until the context is left."""
-    global _listeners
-    with _lock:
-        _listeners = (*_listeners, listener)
-    try:
-        yield
-    finally:
-        with _lock:
-            place = _listeners.index(listener)
-            _listeners = (*_listeners[:place], *_listeners[place + 1 :])
-
-
-_recorders: tuple[Callable[[TuningRequest, KernelCall], None], ...] = ()
 
 
 def emit_launch(request: TuningRequest, call: KernelCall) -> None:
@@ -76,24 +60,31 @@ def emit_launch(request: TuningRequest, call: KernelCall) -> None:
 
     A launch that PyTorch's compiler only describes has meta tensors and the grid (1,).
     """
-    for recorder in _recorders:
+    for recorder in tuple(_recorders):
         recorder(request, call)
 
 
 @contextlib.contextmanager
-def recording(recorder: Callable[[TuningRequest, KernelCall], None]) -> Iterator[None]:
+def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
+    """Call a listener for every resolved key of the process, until the context is left."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+@contextlib.contextmanager
+def recording(recorder: _Launched) -> Iterator[None]:
     """Call a recorder for the launches of keys that are not in memory, until the context is left.
 
     A key that is not final, such as one that is tuned in the background, comes several times.
     """
-    global _recorders
-    with _lock:
-        _recorders = (*_recorders, recorder)
+    _recorders.append(recorder)
     try:
         yield
     finally:
-        with _lock:
-            _recorders = tuple(one for one in _recorders if one is not recorder)
+        _recorders.remove(recorder)
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
@@ -109,7 +100,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
     listener = tuning_listener()
     if listener is None:
         return
-    record = choice.record or _record(request)
+    record = choice.record or whole_record(request)
     if record is not None:
         listener(
             fn=jit_function(request.problem.kernel),
@@ -121,7 +112,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
         )
 
 
-def _record(request: TuningRequest) -> TuneRecord | None:
+def whole_record(request: TuningRequest) -> TuneRecord | None:
     """Read the whole record of a key whose config alone was read before."""
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store

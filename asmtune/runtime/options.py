@@ -1,4 +1,8 @@
-"""`DecoratorOptions` and `Pruning`: the checked arguments of `@asm_autotune`."""
+"""What a program chooses: the checked arguments of `@asm_autotune`, and deterministic choice.
+
+While that is switched on, the same key gets the same config and no launch times any: the stored
+config, else the shipped one, else the model's pick (`tuning.deterministic`).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,16 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
+from weakref import WeakKeyDictionary
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
+from asmtune.base.settings import deterministic_by_environment
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import Space
 from asmtune.triton_api.jit_functions import is_kernel
-from asmtune.triton_api.user_state import inside
+from asmtune.triton_api.user_state import are_deterministic_algorithms_enabled, inside
 
 
 class PruningWarning(UserWarning):
@@ -215,3 +221,59 @@ def _is_function(value: Any) -> bool:
 def numbers(arguments: Arguments) -> dict[str, Any]:
     """Return the arguments that a space's constraints may name: numbers."""
     return {name: value for name, value in arguments.items() if type(value) in (int, float, bool)}
+
+
+_chosen: Final[list[bool | None]] = [None]
+_listeners: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+
+
+class Determinism:
+    """The state before a call of `deterministic`, which the end of a `with` block restores."""
+
+    def __init__(self, before: bool | None) -> None:
+        self._before = before
+
+    def __enter__(self) -> Determinism:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _choose(self._before)
+
+
+def deterministic(enabled: bool = True) -> Determinism:
+    """Make every launch of this process choose its config deterministically, or not.
+
+    It counts from now on, or inside a `with` block; for all threads. It takes precedence over
+    ASMTUNE_DETERMINISTIC and over `torch.use_deterministic_algorithms`.
+
+        asmtune.deterministic()
+        with asmtune.deterministic(): ...
+
+    Raises:
+        InputError: `enabled` is no bool.
+    """
+    if not isinstance(enabled, bool):
+        raise ArgumentTypeError(f"deterministic({enabled!r:.60}): give True or False")
+    before = _chosen[0]
+    _choose(enabled)
+    return Determinism(before)
+
+
+def is_deterministic() -> bool:
+    """Return whether launches choose deterministically now."""
+    chosen = _chosen[0]
+    if chosen is not None:
+        return chosen
+    return deterministic_by_environment() or are_deterministic_algorithms_enabled()
+
+
+def on_switch(owner: Any, forget: Callable[[Any], None]) -> None:
+    """Call `forget(owner)` at each switch, as long as the owner lives."""
+    _listeners[owner] = forget
+
+
+def _choose(state: bool | None) -> None:
+    if state != _chosen[0]:
+        _chosen[0] = state
+        for owner, forget in list(_listeners.items()):
+            forget(owner)

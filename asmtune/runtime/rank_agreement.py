@@ -36,9 +36,9 @@ from asmtune.base.settings import Settings
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Provenance, TuneKey
-from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.misses.lookups import Choice
+from asmtune.runtime.options import is_deterministic
 
 if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]

@@ -25,9 +25,8 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.base.errors import ArgumentTypeError
 from asmtune.core.alternatives import Alternatives, checked_alternatives, on_trial
-from asmtune.runtime.call_trace import CallTrace, needs_gradient, tuner_guards
-from asmtune.runtime.launch.layout import MOST_PARAMETERS, kinds
-from asmtune.runtime.launch.planning import tensor_backend
+from asmtune.runtime.call_trace import CallTrace, needs_gradient
+from asmtune.runtime.launch.planning import MOST_PARAMETERS, kinds, tensor_backend
 from asmtune.triton_api.launching import current_stream
 from asmtune.triton_api.tensors import (
     MODES,
@@ -41,9 +40,6 @@ from asmtune.triton_api.tensors import (
 )
 
 _MOST_COUNTED: Final = 4096
-
-_TENSORS: Final = {*kinds().tensors, tuple}
-_VALUES: Final = {bool, int, float, str, type(None), *kinds().frozen}
 
 _tracing: Final = threading.Lock()
 
@@ -89,7 +85,8 @@ def replay_calls(
     The function may check its arguments, view them, allocate tensors, and launch kernels of
     `asm_autotune`. Repeated calls of a signature do the allocations and launches alone. It must
     decide by the signature only: not by values in tensors, random numbers, or globals that
-    change. A function that does anything else with tensors is called each time.
+    change; nor may another kernel get the name of one that it launches. A function that does
+    anything else with tensors is called each time.
 
     Args:
         function: returns a tensor, a tuple of tensors, or None.
@@ -208,9 +205,7 @@ class PreparedFunction:
     def _slow(self, part: Any, args: Any, kwargs: Any, key: bytes | None, held: Any) -> Any:
         """Call the function; trace calls number 2, 4, 8, .. of a signature until one is kept."""
         if key is None:
-            result = self.ordinary(*args, **kwargs)
-            self._note_types(self._placed(args, kwargs))
-            return result
+            return self.ordinary(*args, **kwargs)
         if len(self._counts) >= _MOST_COUNTED:
             self._counts.clear()
         count = self._counts.get(key, (0, None))[0] + 1
@@ -222,25 +217,17 @@ class PreparedFunction:
         finally:
             _tracing.release()
 
-    def _note_types(self, values: Mapping[str, Any]) -> None:
-        """Note parameters whose values can be part of no signature."""
-        for name, value in values.items():
-            inner = set(map(type, value)) if type(value) is tuple else set()
-            for kind in (inner - _VALUES) or ({type(value)} - _VALUES - _TENSORS):
-                self.refused[f"{name}: a {kind.__name__} there has no signature"] = None
-
     def _traced(self, part: Any, values: dict[str, Any], key: bytes, held: Any) -> Any:
         needed = _is_differentiated(values.values())
         attached = needed and self._graph_node is not None
         if attached:
             self._check_gradients(values)
         trace = CallTrace(part, tuple(values.values()))
-        guards = tuner_guards(self.function)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not attached), trace:
             outcome = _called(self.function, self._parameters, values.values())
         result = outcome[0] if self.backward is not None and not attached else outcome
         tried = on_trial(self.alternatives, self.ordinary, result, self.refused)
-        call = trace.call(result, guards, {} if needed else tried, attached)
+        call = trace.call(result, {} if needed else tried, attached)
         if isinstance(call, str):
             self.refused[call] = None
         else:

@@ -21,22 +21,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.runtime.calls import as_triton
-from asmtune.runtime.events import Notices
+from asmtune.runtime.events import Notices, whole_record
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import Arguments
 from asmtune.store.codec import config_text
 from asmtune.triton_api.compiled_graphs import (
     call_when_traced,
-    carried_options,
     no_dispatch,
     size_functions,
 )
+
+if TYPE_CHECKING:
+    from asmtune.tuning.request import TuningRequest
 
 PruneHook = Callable[..., list[Any]]
 Described = tuple[tuple[str, Any, Any], ...]
@@ -54,10 +54,9 @@ class TracedLaunches:
 
     Attributes:
         choose: from a launch's arguments, given by position and by name, both by name (meta
-            tensors in the place of tensors, None for what cannot be described), to its key and
-            a config; looks up and never compiles or tunes. Called with the traced tensors'
+            tensors in the place of tensors, None for what cannot be described), to its request
+            and a config; looks up and never compiles or tunes. Called with the traced tensors'
             device as the current one.
-        searched: the configs of the space for a launch, of which a stored one must be.
         listed: the configs among which Inductor may choose where the key is not tuned, as it
             does under `triton.autotune`; None for the choice's config alone. Only for kernels
             that may run many times on their own arguments.
@@ -65,8 +64,7 @@ class TracedLaunches:
         notices: warn of keys that are not tuned.
     """
 
-    choose: Callable[[Arguments, Arguments], tuple[TuneKey, Choice]]
-    searched: Callable[[Arguments, Arguments], Sequence[Config]]
+    choose: Callable[[Arguments, Arguments], tuple[TuningRequest, Choice]]
     listed: Callable[[Arguments, Arguments], Sequence[Config]] | None = None
     rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
     notices: Notices = field(default_factory=Notices)
@@ -160,33 +158,24 @@ class ConfigBook:
             return self._names[traced]
 
 
-def inductor_config(
-    key: TuneKey, choice: Choice, searched: Callable[[], Sequence[Config]]
-) -> Config:
+def inductor_config(request: TuningRequest, choice: Choice) -> Config:
     """Return the best config for Inductor, which drops `maxnreg`, `num_ctas` and `ir_override`.
 
     Where the choice has one of them, the fastest of those timed for the key that has none and is
-    one of the `searched`; without such a one, the choice without them.
+    of the space; without such a one, the choice without them.
     """
     config = choice.config
     if _is_plain(config):
         return config
-    record = choice.record or _stored(key, config)
-    timed = [] if record is None else [m for m in record.config_timings if _is_plain(m.config)]
-    own = {config_text(one): one for one in searched()} if timed else {}
+    record = choice.record or whole_record(request)
+    # A program may have put another config into the cache.
+    same = record is not None and record.winner.plain.to_dict() == config.to_dict()
+    timed = [m for m in record.config_timings if _is_plain(m.config)] if record and same else []
+    own = {config_text(one): one for one in request.configs()} if timed else {}
     timed = [m for m in timed if config_text(m.config) in own]
     if timed and config.pre_hook is None:
         return own[config_text(min(timed, key=lambda measured: measured.median_us).config)]
     return Config(config.kwargs, config.num_warps, config.num_stages, pre_hook=config.pre_hook)
-
-
-def _stored(key: TuneKey, winner: Config) -> TuneRecord | None:
-    """Return the record, with its timings, whose winner is a looked up config."""
-    from asmtune.store.safe_store import open_user_store
-
-    record = open_user_store(Settings.from_environment()).find(key)
-    same = record is not None and record.winner.plain.to_dict() == winner.to_dict()
-    return record if same else None
 
 
 def _configs(launches: TracedLaunches, placed: Described, named: Described) -> Sequence[Config]:
@@ -194,14 +183,14 @@ def _configs(launches: TracedLaunches, placed: Described, named: Described) -> S
 
     arguments = _stand_ins(placed), _stand_ins(named)
     with torch.cuda.device(_device((*placed, *named))):
-        key, choice = launches.choose(*arguments)
+        request, choice = launches.choose(*arguments)
         if not choice.final and launches.listed is not None:
             return launches.listed(*arguments)
-    plain = inductor_config(key, choice, lambda: launches.searched(*arguments))
+    plain = inductor_config(request, choice)
     if not choice.final:
-        launches.notices.untuned(key, plain, "compile")
+        launches.notices.untuned(request.key, plain, "compile")
     elif plain != choice.config:
-        launches.notices.untaken(key, plain, choice.config)
+        launches.notices.untaken(request.key, plain, choice.config)
     return [plain]
 
 
@@ -227,8 +216,4 @@ def _device(described: Described) -> int:
 
 
 def _is_plain(config: Config) -> bool:
-    if config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None:
-        return True
-    wanted = {"maxnreg"} if config.maxnreg is not None else set()
-    wanted |= {"num_ctas"} if config.num_ctas != 1 else set()
-    return config.ir_override is None and wanted <= carried_options()
+    return config.maxnreg is None and config.num_ctas == 1 and config.ir_override is None

@@ -6,40 +6,12 @@ Read in PyTorch 2.11 and 2.13: `torch/_higher_order_ops/triton_kernel_wrap.py` a
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
-
-import triton
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Final
 
 _MARK: Final = "corrected_by_asmtune"
-
-
-@functools.cache
-def carried_options() -> frozenset[str]:
-    """Return which of `num_ctas` and `maxnreg` the installed Inductor passes to Triton.
-
-    Its own functions are asked with a config; one that works otherwise carries none.
-    """
-    wanted = {"num_ctas": 2, "maxnreg": 64}
-    try:
-        from torch._inductor.runtime import triton_heuristics as inductor
-
-        sent = inductor.config_from_dict(inductor.config_to_dict(triton.Config({}, **wanted)))
-        tuner: Any = object.__new__(inductor.CachingAutotuner)
-        tuner.device_props = SimpleNamespace(type="cuda", cc=90)
-        tuner.inductor_meta, tuner.fn = {}, SimpleNamespace(params=(), constexprs=(), arg_names=())
-        tuner.triton_meta = {"constants": {}, "signature": {}}
-        options = tuner._create_compile_options(sent, tuner._create_compile_meta(sent))
-    except (ImportError, AttributeError, KeyError, TypeError):
-        return frozenset()
-    return frozenset(name for name, value in wanted.items() if options.get(name) == value)
 
 
 def no_dispatch() -> Any:

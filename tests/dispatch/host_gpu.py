@@ -38,6 +38,16 @@ def copy(x_ptr, out_ptr, n, scale=1, BLOCK: tl.constexpr = 32):
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 
 
+def configs(*blocks: int, **options: Any) -> list[Any]:
+    """A config a block."""
+    return [triton.Config({"BLOCK": block}, **options) for block in blocks or (32, 128)]
+
+
+def grid(values: Mapping[str, Any]) -> tuple[int]:
+    """Programs for `n` elements."""
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
 def _copied(values: Mapping[str, Any]) -> None:
     n = values["n"]
     values["out_ptr"][:n] = values["x_ptr"][:n] * values.get("scale", 1)

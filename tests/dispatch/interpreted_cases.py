@@ -18,6 +18,7 @@ import triton.language as tl
 
 from asmtune import asm_autotune
 from asmtune.runtime.patching.redirect import patch
+from tests.dispatch.case_kernels import fill_either, increment
 
 N = 100
 CONFIGS = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 128})]
@@ -28,21 +29,6 @@ def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     """Copy."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
-
-
-@triton.jit
-def increment(x_ptr, n, BLOCK: tl.constexpr):
-    """Add one in place."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) + 1, mask=at < n)
-
-
-@triton.jit
-def fill_either(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Write ones into `x_ptr`, or into `out_ptr` where there is none."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    if x_ptr is None:
-        tl.store(out_ptr + at, tl.full([BLOCK], 1.0, tl.float32), mask=at < n)
 
 
 @triton.jit

@@ -22,7 +22,6 @@ from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.runtime.options import HOST_LAUNCH_US
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
-from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 from tests.dispatch.host import Host, described, miss
 
@@ -178,32 +177,6 @@ def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.Monk
     assert resolver.resolve(miss(), capturing=True).how == "fallback"
 
 
-def test_a_neighbour_serves_meanwhile(host: Host, told: Told) -> None:
-    """With `use_nearest_shape` the neighbour's config runs until the key is tuned."""
-    near = host.resolver().resolve(miss(8192))
-    resolver = later(host, told, use_nearest_shape=True)
-    assert described(resolver.resolve(miss())) == ("nearest", False, near.config)
-    assert told.next().how == "tuned"
-
-
-def test_busy_is_asked_again(host: Host, told: Told) -> None:
-    """A key that another process tunes is asked for again, and tuned when that lets it go."""
-    from asmtune.store.safe_store import SafeStore
-    from asmtune.tuning.request import provenance
-
-    at = miss()
-    resolver = later(host, told, choices={"on_busy": "fallback"})
-    shelf = SafeStore(str(host.folder / "store.sqlite"))
-    with shelf.lease(at.key, provenance(at.problem, at.space)):
-        resolver.resolve(at)
-        done = threading.Event()
-        queue_of(support.DEVICE).put(done.set)
-        assert done.wait(PATIENCE_S)
-    assert told.choices == []
-    assert not resolver.resolve(at).final
-    assert told.next().how == "tuned"
-
-
 def test_a_line_goes_on_after_what_nobody_foresaw() -> None:
     """Work after a piece that ended the thread is done all the same."""
     line, done = BackgroundQueue(), threading.Event()
@@ -262,12 +235,3 @@ def test_the_program_ends_all_the_same() -> None:
         [sys.executable, "-c", ENDLESS], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr
-
-
-def test_tuners_are_not_shared(host: Host, told: Told) -> None:
-    """What tunes in the background ends with the program; what tunes at once does not."""
-    resolver = later(host, told)
-    at_once = resolver._tuners.of(support.DEVICE)
-    background_own: Tuner = resolver._tuners.of(support.DEVICE, later=True)
-    assert background_own.listener is queue_of(support.DEVICE).shutdown
-    assert at_once.listener is not background_own.listener

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.base.errors import InputError, SpaceError
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.keys.parts import key_parts
@@ -129,22 +129,6 @@ def test_bad_grids(grid: Any) -> None:
             launched(grid, strict=False)
 
 
-@pytest.mark.parametrize("name", ["BLOK", "num_warps"])
-def test_names_that_the_grid_lacks(name: str) -> None:
-    """A grid's function sees the kernel's parameters; another name is told with these."""
-    with pytest.raises(InputError, match=f"grid's function asks for '{name}' at {FIRST}: ") as hit:
-        launched(lambda meta: (meta[name],))
-    assert all(name in str(hit.value) for name in add.arg_names)
-
-
-@pytest.mark.parametrize("grid", [(0,), (4, 0), [0], (0, 70_000)])
-def test_nothing_to_launch(grid: Any) -> None:
-    """An empty grid launches nothing, as with Triton, in whichever form it comes."""
-    for strict in (True, False):
-        assert launched(grid, strict=strict) is None
-        assert launched(lambda _: grid, strict=strict) is None
-
-
 LISTED = Space.from_configs([Config({"BLOCK": 64}), Config({"BLOCK": 128, "EVEN": True})])
 
 
@@ -184,13 +168,6 @@ def test_by_place() -> None:
         positional_arguments("add", names, (1, 2, 7), {})
     with pytest.raises(InputError, match="argument x is given by position, 1, and by name, 5: giv"):
         positional_arguments("add", names, (1,), {"x": 5})
-
-
-def test_an_empty_space() -> None:
-    """Where no config is feasible for the arguments, the constraint at fault is told."""
-    space = SPACE.where("more than a block", lambda BLOCK, n: n > BLOCK)
-    with pytest.raises(SpaceError, match="none has 'more than a block' at n=8"):
-        launched(space=space)
 
 
 @pytest.mark.usefixtures("gpus")
@@ -256,28 +233,26 @@ def test_the_interpreter_takes_what_it_likes() -> None:
 
 
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
-@pytest.mark.parametrize("strict", [True, False])
-def test_names_of_arguments(option: str, strict: bool) -> None:
-    """An option that names what is no parameter is told when decorating, in both modes."""
+def test_names_of_arguments(option: str) -> None:
+    """An option that names what is no parameter is told when decorating."""
     for names, message in (
-        (["x_pt"], r"names 'x_pt', .* they are .*; did you mean x_ptr\?"),
-        ("x_ptr", "='x_ptr': expected a list of names of arguments"),
-        ([0], r"=\[0\]: expected a list of names"),
+        (["x_pt"], r"'x_pt', .* they are .*; did you mean x_ptr\?"),
+        ([0], "0, "),
     ):
-        options = DecoratorOptions(space=SPACE, choices={option: names}, strict=strict)
-        with pytest.raises(InputError, match=f"^asm_autotune: {option} ?{message}"):
+        options = DecoratorOptions(space=SPACE, choices={option: names})
+        with pytest.raises(InputError, match=f"^asm_autotune: {option} names {message}"):
             check_decorated(add, options)
     check_decorated(add, DecoratorOptions(space=SPACE, choices={option: ("y_ptr",)}))
 
 
-@pytest.mark.parametrize("space", [{"BLOK": [1]}, Space({"BLOK": [1]}), [Config({"BLOK": 1})]])
-def test_axes_that_are_no_parameters(space: Any) -> None:
+def test_axes_that_are_no_parameters() -> None:
     """An axis that no launch can be given is told when decorating; Triton tells at the launch."""
     message = r"axis 'BLOK' of the space is no parameter of add \(x_ptr, .*\) and no option \(num_"
-    with pytest.raises(InputError, match=rf"^asm_autotune: {message}.*; did you mean BLOCK\?"):
-        check_decorated(add, DecoratorOptions(space=space))
-    check_decorated(add, DecoratorOptions(space=space, strict=False))
-    check_decorated(add, DecoratorOptions(space=lambda: space))
+    for space in ({"BLOK": [1]}, [Config({"BLOK": 1})]):
+        with pytest.raises(InputError, match=rf"^asm_autotune: {message}.*; did you mean BLOCK\?"):
+            check_decorated(add, DecoratorOptions(space=space))
+        check_decorated(add, DecoratorOptions(space=space, strict=False))
+    check_decorated(add, DecoratorOptions(space=lambda: {"BLOK": [1]}))
     options = {"num_warps": [4], "num_stages": [2], "num_ctas": [1], "maxnreg": [None]}
     check_space(add, Space({"BLOCK": [64], **options}))
 

@@ -28,9 +28,10 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
-from asmtune.runtime import determinism, rank_agreement
-from asmtune.runtime.determinism import is_deterministic
+from asmtune.runtime import options as runtime_options
+from asmtune.runtime import rank_agreement
 from asmtune.runtime.misses.resolver import MissWarning
+from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.rank_agreement import AgreementKey, RankGroup
 from asmtune.store.database import Store
 from asmtune.tuning import deterministic as picks
@@ -48,9 +49,9 @@ SIZES = ("131073", "262144", "1048576")
 @pytest.fixture(autouse=True)
 def switched() -> Iterator[None]:
     """Leave the switch as it was."""
-    before = determinism._chosen[0]
+    before = runtime_options._chosen[0]
     yield
-    determinism._choose(before)
+    runtime_options._choose(before)
     torch.use_deterministic_algorithms(False)
 
 
@@ -257,14 +258,6 @@ def test_slow_machine_is_told(host: Host, monkeypatch: pytest.MonkeyPatch, kind:
                 host.resolver().resolve(miss())
         assert "\n" not in str(caught.value)
         assert host.resolver().resolve(miss()).how == "predicted"
-
-
-def test_unknown_device(host: Host) -> None:
-    """Where nothing can be predicted for a device, the default is launched, with a warning."""
-    at = replace(miss(), key=replace(miss().key, device="AMD Instinct MI300X"))
-    with asmtune.deterministic(), pytest.warns(MissWarning, match="nothing can be predicted"):
-        found = host.resolver().resolve(at)
-    assert described(found) == ("fallback", True, support.DEFAULT)
 
 
 @pytest.mark.parametrize("choices", [{"check": "bits"}, {"check": Bound(p99=1e-2)}])

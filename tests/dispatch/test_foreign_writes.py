@@ -21,7 +21,6 @@ from asmtune.core.space.space import Space
 from asmtune.measure.bench.base import BenchSetup
 from asmtune.measure.bench.dedup import DedupBench
 from asmtune.measure.bench.local import LocalBench
-from asmtune.runtime.misses import lookups
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest
@@ -117,20 +116,6 @@ def test_nothing_runs_but_the_launch(host: Host, machine: Accumulating) -> None:
     assert f"{__file__}:{line}" in message
     assert "restore_value= a function" in message
     assert "\n" not in message
-
-
-def test_what_is_stored_is_a_prediction(
-    host: Host, machine: Accumulating, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No record says that it was tuned; a program that asks for predictions finds it."""
-    with pytest.warns(MissWarning):
-        choice = host.resolver().resolve(launch())
-    lookup = lookups.MissLookup(launch(), host.prepared.funnel.settings)
-    assert lookup.tuned() is None
-    assert lookup.predicted is not None
-    monkeypatch.delattr(Tuner, "predict")
-    assert host.resolver(on_miss="predict").resolve(launch()).config == choice.config
-    assert machine.found == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +11,9 @@ import triton
 
 from asmtune import asm_autotune
 from asmtune.runtime.events import KeyResolved, emit, listening
-from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
+from tests.dispatch.host_gpu import EFFORT, HostGpu, copy
 
 N = 1024
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A host that stands for a GPU, and a fresh store."""
-    return host_gpu(tmp_path, monkeypatch)
 
 
 def launch(n: int = N, blocks: tuple[int, ...] = (32, 64, 128), **options: Any) -> Any:

@@ -92,40 +92,6 @@ def test_shipped_config_is_used(host: Host, monkeypatch: pytest.MonkeyPatch) -> 
     assert host.resolver().resolve(miss()).config == support.BEST
 
 
-def test_shipped_config_is_used_whatever_was_tried(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is tuned for an alternative that a shipped record has no time of."""
-    ship(monkeypatch, record(miss(), SLOWEST))
-    functions: Any = {"vendor": lambda *_: None}
-    at = replace(miss(), choices={"alternatives": functions})
-    choices = {"alternatives": functions}
-    assert host.prepared.resolve(at).outcome == "known"
-    monkeypatch.setattr(Tuner, "open", closed)
-    assert described(host.resolver(choices=choices).resolve(at)) == ("known", True, SLOWEST)
-
-
-def test_shipped_neighbour_is_the_pick(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shipped for another size is picked where the store has nothing, if asked to."""
-    ship(monkeypatch, record(miss(4096), SLOWEST), record(miss(1 << 20), support.BEST))
-    resolver = host.resolver(use_nearest_shape=True, on_miss="predict")
-    assert described(resolver.resolve(miss(5000))) == ("nearest", True, SLOWEST)
-    assert host.machine.timed == []
-
-
-def test_a_record_refused_by_the_fast_lookup_is_known(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record in a file that the fast lookup does not know for sure is read by the store."""
-    monkeypatch.setattr(Tuner, "open", closed)
-    with store(host) as opened:
-        opened.save(record(miss(), support.BEST))
-        opened.transact(lambda c: c.exec_driver_sql("ANALYZE"), writes=True)
-    found = host.resolver().resolve(miss())
-    assert described(found) == ("known", True, support.BEST)
-    assert found.record is not None
-
-
 def test_predict_times_nothing_and_is_kept(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first pick is launched untimed; the next process finds it and opens no workshop."""
     first = host.resolver(on_miss="predict").resolve(miss())
@@ -152,16 +118,6 @@ def test_a_prediction_is_no_record(host: Host, tmp_path: Any) -> None:
         assert [found.winner for found in opened.records()] == [support.BEST]
     found = host.resolver(on_miss="predict").resolve(miss())
     assert described(found) == ("known", True, support.BEST)
-
-
-@pytest.mark.slow
-def test_a_prediction_of_another_source_is_none(host: Host) -> None:
-    """What was predicted with another source or space is predicted again."""
-    host.resolver(on_miss="predict").resolve(miss())
-    fewer = support.space(warps=(2, 4))
-    found = host.resolver(on_miss="predict", space=fewer).resolve(miss(space=fewer))
-    assert found.config in fewer
-    assert len(host.opened) == 2
 
 
 def test_nothing_can_be_predicted(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +168,6 @@ def test_raise_names_kernel_key_and_command(host: Host) -> None:
     assert resolver.resolve(miss()).config == support.BEST
 
 
-@pytest.mark.slow
 def out_of_memory(*_: Any, **__: Any) -> Any:
     """Find no memory."""
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB.\nOf 2 GiB")
@@ -261,45 +216,6 @@ def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     assert host.machine.timed == []
 
 
-def test_many_bytes_are_surely_not_small(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch that moves more bytes than its own launch allows is not sketched at all."""
-    from asmtune.predict.prune import picking
-    from asmtune.predict.prune.front import Front
-
-    def sketched(*_: Any) -> Any:
-        raise AssertionError("it was sketched")
-
-    monkeypatch.setattr(Front, "verdicts", sketched)
-    at = miss(1 << 24)
-    found = picking.small_pick(host.prepared.funnel, at.problem, at.space, SMALL_US)
-    assert found is None
-
-
-@pytest.mark.slow
-def test_sketches_of_a_prediction_serve_the_tuning(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was sketched to see whether a problem is small is not sketched again to tune it."""
-    asked: list[dict[str, Any]] = []
-    from asmtune.predict.prune.front import Front
-
-    plain = Front.verdicts
-
-    def seen(self: Front, configs: Any, moment: Any, known: Any) -> Any:
-        asked.append(known)
-        return plain(self, configs, moment, known)
-
-    monkeypatch.setattr(Front, "verdicts", seen)
-    resolver = host.resolver(skip_tuning_below_us=LEAST_US * 1.2)
-    resolver.resolve(miss())
-    workshop = resolver._tuners.of(support.DEVICE)
-    assert any(known is workshop.funnel.sketches for known in asked)
-    assert {id(known) for known in asked} <= {
-        id(workshop.funnel.sketches),
-        id(workshop.funnel.known),
-    }
-
-
 def neighbours(host: Host) -> None:
     """Two sizes that are tuned, each with a winner of its own."""
     with store(host) as opened:
@@ -316,14 +232,6 @@ def test_nearest_is_the_pick(host: Host, n: int, expected: Config) -> None:
     captured = host.resolver(use_nearest_shape=True).resolve(miss(n), capturing=True)
     assert described(captured) == ("nearest", False, expected)
     assert host.opened == []
-
-
-@pytest.mark.slow
-def test_nearest_is_no_stand_in_for_tuning(host: Host) -> None:
-    """With "tune" a neighbour does not keep a key from being tuned; unasked it is no pick."""
-    neighbours(host)
-    assert host.resolver(use_nearest_shape=True).resolve(miss(2048)).how == "tuned"
-    assert host.resolver(on_miss="predict").resolve(miss(512)).how == "predicted"
 
 
 @pytest.mark.slow
@@ -413,19 +321,6 @@ def test_what_may_not_fit_is_compiled_or_left_out(host: Host) -> None:
     assert host.machine.timed == []
 
 
-@pytest.mark.slow
-def test_a_search_begins_with_the_nearest_device_s_best(host: Host) -> None:
-    """The first batch has another device's winner, and the run's notes say where it is from."""
-    with store(host) as opened:
-        opened.save(of_device(H100, 4096, SLOWEST))
-    found = host.resolver(choices={"effort": "quick"}).resolve(miss())
-    assert described(found) == ("tuned", True, support.BEST)
-    assert SLOWEST in host.machine.timed
-    (trace,) = (host.folder / "runs").glob("*.jsonl")
-    told = f"tried first: 1 of the record of n=4096 on {H100} in this store"
-    assert told in trace.read_text()
-
-
 @pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
@@ -436,16 +331,6 @@ def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss
     with store(host) as opened:
         opened.save(record(miss(), support.BEST))
     assert described(resolver.resolve(miss(), capturing=True)) == ("known", True, support.BEST)
-
-
-@pytest.mark.slow
-def test_capture_takes_what_was_predicted(host: Host) -> None:
-    """A stored prediction goes before the fallback while capturing; it is tuned afterwards."""
-    made = host.resolver(on_miss="predict").resolve(miss())
-    resolver = host.resolver(fallback=SLOWEST)
-    found = resolver.resolve(miss(), capturing=True)
-    assert described(found) == ("predicted", False, made.config)
-    assert resolver.resolve(miss()).how == "tuned"
 
 
 def test_busy_is_not_final(host: Host) -> None:
@@ -500,6 +385,7 @@ HOSTILE = [
     Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8, num_stages=1),
     Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8, num_ctas=2),
     Config({"BLOCK": 1024, "FLAW": 0}, num_warps=8, ir_override="evil.ptx"),
+    Config({"BLOCK": 1024, "FLAW": 0, "E\x1b[2J\n": "\x1b]0;x\x07" * 500}, num_warps=8),
 ]
 
 
@@ -514,13 +400,14 @@ def is_stale(host: Host, at: TuningRequest, winner: Config, **options: Any) -> C
     with pytest.warns(StoreWarning, match="not in the kernel's space .*counts as stale") as caught:
         found = host.resolver(**options).resolve(at)
     assert len([w for w in caught if "stale" in str(w.message)]) == 1
-    assert "\n" not in str(caught[0].message)
+    assert str(caught[0].message).isprintable()
+    assert len(str(caught[0].message)) < 1000
     assert found.config.to_dict() != winner.to_dict()
     assert at.space.matching(found.config) is not None
     return found
 
 
-@pytest.mark.parametrize("winner", HOSTILE)
+@pytest.mark.parametrize("winner", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("head", ["", "ANALYZE"])
 def test_a_stored_winner_outside_the_space_is_stale(host: Host, winner: Config, head: str) -> None:
     """A valid row with a foreign winner is not launched, whichever way it is read."""
@@ -598,19 +485,6 @@ def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
         result = raced.resolve(at)
     assert result.record is not None
     assert result.record.winner == support.BEST
-
-
-def test_values_of_a_stale_winner_cannot_reach_the_terminal(host: Host) -> None:
-    """Control codes in a stored value are escaped, and the line is not a long one."""
-    evil = Config({"BLOCK": 1024, "FLAW": 0, "E\x1b[2J\n": "\x1b]0;x\x07" * 500}, num_warps=8)
-    with store(host) as opened:
-        opened.save(hostile(miss(), evil))
-    request._warned.clear()
-    with pytest.warns(StoreWarning) as caught:
-        host.resolver(on_miss="predict").resolve(miss())
-    text = str(caught[0].message)
-    assert text.isprintable()
-    assert len(text) < 1000
 
 
 @pytest.mark.parametrize(("device", "count"), [("NVIDIA H200", 1), ("NVIDIA Unheard Of 9", 0)])

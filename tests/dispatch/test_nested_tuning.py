@@ -173,16 +173,3 @@ def test_a_kernel_that_cannot_be_tuned_costs_its_function_alone(
         (record,) = store.records()
     (failure,) = [f for config, f in record.failures if config.alternative == "failing"]
     assert "on_miss='raise'" in failure.detail
-
-
-def test_deterministic_runs_time_nothing_inside_either(
-    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stored winner is called, and the kernel inside picks its config without a clock."""
-    launched(outer(gluon=calling(inner())))
-    tuned, timed = gpu.tuned, len(gpu.timed)
-    monkeypatch.setenv("ASMTUNE_DETERMINISTIC", "1")
-    kernel = outer(gluon=calling(inner()))
-    launched(kernel)
-    assert kernel.best_config.alternative == "gluon"
-    assert (gpu.tuned, len(gpu.timed)) == (tuned, timed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import sys
 import threading
 import types
@@ -11,7 +10,6 @@ import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,21 +25,9 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching import redirect
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
-from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu, increment
+from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy, increment
 
 N = 1024
-SELF = sys.modules[__name__]
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A host that stands for a GPU, and a fresh store."""
-    return host_gpu(tmp_path, monkeypatch)
-
-
-def configs(*blocks: int) -> list[Any]:
-    """A config a block."""
-    return [triton.Config({"BLOCK": block}) for block in blocks or (32, 128)]
 
 
 def never(*_: Any, **__: Any) -> Any:
@@ -78,18 +64,6 @@ def test_triton_is_as_before(gpu: HostGpu) -> None:
     assert state_of_triton() == before
 
 
-def test_what_is_decorated_meanwhile(gpu: HostGpu) -> None:
-    """A kernel decorated under a patch tunes by asmtune, and goes on so afterwards."""
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        kernel = triton.autotune(configs=configs(), key=["n"])(copy)
-    assert isinstance(kernel, AsmAutotuner)
-    assert isinstance(kernel, Autotuner)
-    x, out, n = vectors()
-    kernel[(8,)](x, out, n)
-    assert torch.equal(out, x)
-    assert gpu.tuned == 1
-
-
 def test_names_that_modules_hold(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """`from triton import autotune` of before, under any name, is asmtune's meanwhile."""
     original = triton_autotuner.autotune
@@ -122,16 +96,6 @@ def test_modules_that_load_on_first_use_sleep_on(
         pass
 
 
-def test_a_held_decorator_is_tritons_afterwards(gpu: HostGpu) -> None:
-    """The name of a patch, held beyond it, decorates as Triton does; form and name are Triton's."""
-    before = inspect.signature(triton.autotune)
-    with patch():
-        held = triton.autotune
-        assert inspect.signature(held) == before
-        assert (held.__module__, held.__name__) == ("triton.runtime.autotuner", "autotune")
-    assert type(held(configs(), ["n"])(copy)) is Autotuner
-
-
 def test_autotuners_of_before(gpu: HostGpu) -> None:
     """One made before is tuned by asmtune meanwhile, shows it, and is Triton's again afterwards."""
     listed = configs()
@@ -157,19 +121,6 @@ def test_autotuners_of_before(gpu: HostGpu) -> None:
     kernel.do_bench = first_of
     kernel[(8,)](*vectors())
     assert earlier.keys() == {(N, "torch.float32", "torch.float32")}
-    assert gpu.tuned == 1
-
-
-def test_what_triton_tuned_before_is_tuned_anew(gpu: HostGpu) -> None:
-    """A key that Triton has tuned is asmtune's meanwhile, and Triton's config comes back."""
-    kernel = of_class(Autotuner)
-    kernel._bench = lambda *_, config, **__: [-float(config.kwargs["BLOCK"])] * 3
-    kernel[(8,)](*vectors())
-    del kernel._bench
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        kernel[(8,)](*vectors())
-    kernel[(8,)](*vectors())
-    assert [launch["BLOCK"] for launch in gpu.launched] == [128, 32, 128]
     assert gpu.tuned == 1
 
 
@@ -444,21 +395,6 @@ def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
         assert gpu.tuned == 2
     assert state_of_triton() == before
     assert kernel.cache is earlier
-
-
-def test_threads_share_one_tuning(gpu: HostGpu) -> None:
-    """Threads that launch one autotuner of before together tune it once."""
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    ready = threading.Barrier(4)
-
-    def launch(_: int) -> None:
-        ready.wait(60)
-        kernel[(8,)](*vectors())
-
-    with patch(skip_tuning_below_us=None, effort=EFFORT), ThreadPoolExecutor(4) as pool:
-        list(pool.map(launch, range(4)))
-    assert gpu.tuned == 1
-    assert len(gpu.launched) == 4
 
 
 @pytest.mark.slow

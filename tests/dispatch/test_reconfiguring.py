@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,15 +13,9 @@ import triton
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError, MissError
 from asmtune.runtime.decorator import autotuners, reconfigure
-from tests.dispatch.host_gpu import EFFORT, HostGpu, copy, host_gpu
+from tests.dispatch.host_gpu import EFFORT, HostGpu, copy
 
 SPACE = {"BLOCK": [64, 128, 256], "num_warps": [4]}
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A machine whose GPU is the host."""
-    return host_gpu(tmp_path, monkeypatch)
 
 
 def decorated(**options: Any) -> Any:

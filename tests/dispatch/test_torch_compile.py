@@ -5,27 +5,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.runtime import torch_compile
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.events import UntunedWarning
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.patching.redirect import patch
 from asmtune.runtime.torch_compile import inductor_config
+from asmtune.tuning.request import provenance
+from tests import tuning_support as support
 from tests.dispatch import torch_kernels
-from tests.dispatch.torch_support import DEVICE, Imagined
+from tests.dispatch.host import Host, miss
+from tests.dispatch.torch_support import Imagined
 
 SPACE = Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}, default=Config({"BLOCK": 64}))
 
@@ -117,16 +117,6 @@ def test_dynamic_sizes_compile_once(machine: Imagined) -> None:
     assert [config.kwargs for config in traced.configs] == [{"BLOCK": 128}]
 
 
-def test_the_users_cache_counts(machine: Imagined) -> None:
-    """A config that a program put into `kernel.cache` is the one that is traced."""
-    kernel = decorated()
-    check(adder(kernel), 1000)
-    (key,) = kernel.cache
-    kernel.cache[key] = triton.Config({"BLOCK": 32}, num_warps=2)
-    check(compiled(kernel), 1000)
-    assert machine.launches[-1]["BLOCK"] == 32
-
-
 def test_heuristics_below_follow_the_traced_config(machine: Imagined) -> None:
     """`@triton.heuristics` underneath see the tuned values of each size that is traced."""
     inner = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})
@@ -135,36 +125,6 @@ def test_heuristics_below_follow_the_traced_config(machine: Imagined) -> None:
     check(adder(kernel), 1025)
     check(compiled(kernel, dynamic=False), 1024, 1025, 1024)
     assert [made["EVEN"] for made in machine.launches] == [True, False, True, False, True]
-
-
-def test_heuristics_above_are_traced_through(machine: Imagined) -> None:
-    """`@triton.heuristics` on top of the decorator hand their values on."""
-    kernel = triton.heuristics({"EVEN": lambda values: values["n"] % 32 == 0})(
-        decorated(torch_kernels.add_even)
-    )
-    check(adder(kernel), 1024)
-    check(compiled(kernel), 1024)
-    assert [(made["BLOCK"], made["EVEN"]) for made in machine.launches] == [(128, True)] * 2
-
-
-def test_arguments_of_all_kinds(machine: Imagined) -> None:
-    """Keywords, constants and functions in the key are the same traced and not."""
-    key = {"wide": lambda x_ptr: x_ptr.shape[0] > 512, "EVEN": None}
-    kernel = decorated(torch_kernels.add_even, key=key)
-
-    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](
-            y_ptr=y, out_ptr=out, x_ptr=x + 1, n=x.numel(), EVEN=False
-        )
-        return out * 2
-
-    check(function, 1000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UntunedWarning)
-        check(torch.compile(function, backend="aot_eager", fullgraph=True), 1000)
-    assert machine.tuned[0].shape == {"wide(x_ptr)": True, "EVEN": False}
-    assert [made["BLOCK"] for made in machine.launches] == [128] * 2
 
 
 @pytest.mark.slow(seconds=11)
@@ -189,12 +149,8 @@ def test_inductor_gets_one_config(machine: Imagined, monkeypatch: pytest.MonkeyP
 CAPPED = Config({"BLOCK": 128}, num_warps=8, maxnreg=64)
 
 
-@pytest.mark.parametrize("carried", [set(), {"maxnreg"}], ids=["dropped", "carried"])
-def test_an_option_that_inductor_drops(
-    machine: Imagined, monkeypatch: pytest.MonkeyPatch, carried: set[str]
-) -> None:
-    """The graph has the fastest timed config without it, with one warning, or else the cap."""
-    monkeypatch.setattr(torch_compile, "carried_options", lambda: carried)
+def test_an_option_that_inductor_drops(machine: Imagined) -> None:
+    """The graph has the fastest timed config without it, with one warning."""
     machine.winner = CAPPED
     machine.others = [Config({"BLOCK": 128}, num_ctas=2), Config({"BLOCK": 32}, num_warps=8)]
     kernel = decorated(space=Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}))
@@ -205,86 +161,26 @@ def test_an_option_that_inductor_drops(
             torch.compiler.reset()
             traced = configs_traced(kernel, 1000)
     told = [str(one.message) for one in seen if one.category is UntunedWarning]
-    assert traced == [{"BLOCK": 128 if carried else 32}]
-    assert len(told) == (0 if carried else 1)
-    assert carried or "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
+    assert traced == [{"BLOCK": 32}]
+    assert len(told) == 1
+    assert "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
 
 
-def test_what_inductor_carries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own functions say what reaches Triton; a newer one may hand on more."""
-    from torch._inductor.runtime import triton_heuristics as inductor
-
-    carried_options = torch_compile.carried_options.__wrapped__
-    assert carried_options() == set()
-    create, values = inductor.CachingAutotuner._create_compile_options, inductor.config_to_dict
-    monkeypatch.setattr(
-        inductor.CachingAutotuner,
-        "_create_compile_options",
-        lambda self, config, meta: {**create(self, config, meta), "maxnreg": config.maxnreg},
-    )
-    monkeypatch.setattr(
-        inductor, "config_to_dict", lambda config: {**values(config), "maxnreg": config.maxnreg}
-    )
-    assert carried_options() == {"maxnreg"}
-
-
-def test_a_capped_config_without_timings_loses_its_cap(tmp_path: Path) -> None:
+def test_a_capped_config_without_timings_loses_its_cap(host: Host) -> None:
     """Where no timings are known, the choice itself is taken without what Inductor drops."""
-    key = TuneKey("m.add", {"n": 8}, {}, DEVICE)
-    capped = Config({"BLOCK": 128}, 8, 2, 1, 64)
-    plain = Config({"BLOCK": 128}, 8, 2)
-    assert inductor_config(key, Choice(capped, True, "known"), lambda: [plain]) == plain
-    only = TuneRecord(key, capped, (Measurement(capped, 1, 1, 1, (1,)),), Provenance(*["x"] * 7))
-    choice = Choice(capped, True, "tuned", only)
-    assert inductor_config(key, choice, lambda: [plain]) == plain
+    capped, at = support.BEST.with_cap(64), miss()
+    assert inductor_config(at, Choice(capped, True, "known")) == support.BEST
+    made, timed = provenance(at.problem, at.space), Measurement(capped, 1, 1, 1, (1,))
+    only = TuneRecord(at.key, capped, (timed,), made)
     foreign = Measurement(Config({"BLOCK": 128, "EVIL": 1}), 0.5, 0.5, 0.5, (0.5,))
-    edited = replace(choice, record=replace(only, measurements=(foreign,)))
-    assert inductor_config(key, edited, lambda: [plain]) == plain
-
-
-@pytest.mark.parametrize("traced", [False, True])
-def test_autograd_functions(
-    machine: Imagined, monkeypatch: pytest.MonkeyPatch, traced: bool
-) -> None:
-    """A kernel in a function's forward and backward gives the right gradient, eager and traced."""
-    monkeypatch.setattr(torch_kernels, "doubling", decorated())
-    function = lambda x: torch_kernels.Doubled.apply(x).sum()  # noqa: E731
-    if traced:
-        function(torch.randn(1000))
-        function = torch.compile(function, backend="aot_eager", fullgraph=True)
-    x = torch.randn(1000, requires_grad=True)
-    function(x).backward()
-    assert torch.equal(x.grad, torch.full((1000,), 2.0))
-    assert len(machine.tuned) == 1
-    assert {made["BLOCK"] for made in machine.launches} == {128}
-
-
-def test_triton_op(machine: Imagined) -> None:
-    """A kernel under `wrap_triton`: its own launch in eager mode, a traced one when compiled."""
-    kernel = decorated()
-
-    @torch.library.triton_op("asmtune_tests::add", mutates_args={})
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out, n = torch.empty_like(x), x.numel()
-        torch.library.wrap_triton(kernel)[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](
-            x, y, out, n
-        )
-        return out
-
-    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return add(x + 1, y) * 2
-
-    check(function, 1000)
-    assert kernel.best_config == machine.winner
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UntunedWarning)
-        check(torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False), 1000)
-    assert [made["BLOCK"] for made in machine.launches] == [128] * 2
-    graph = torch.fx.experimental.proxy_tensor.make_fx(add._opoverload)(
-        torch.randn(1000), torch.randn(1000)
-    )
-    assert "asmtune_tests" in graph.code
-    assert len(machine.tuned) == 1
+    other = Measurement(support.DEFAULT, 0.5, 0.5, 0.5, (0.5,))
+    for record, expected in (
+        (only, support.BEST),
+        (replace(only, measurements=(timed, foreign)), support.BEST),
+        (replace(only, measurements=(timed, other)), support.DEFAULT),
+        (replace(only, winner=support.DEFAULT, measurements=(timed, other)), support.BEST),
+    ):
+        assert inductor_config(at, Choice(capped, True, "known", record)) == expected
 
 
 @pytest.mark.slow
@@ -303,18 +199,6 @@ def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
     check(function, 1000, 2000)
     assert [key.shape["n"] for key in machine.tuned] == [1000, 2000]
     assert kernel.best_config == machine.winner
-
-
-def test_constraints_over_arguments(machine: Imagined) -> None:
-    """A space that only a launch's sizes decide on is no obstacle to tracing."""
-    space = Space({"BLOCK": [32, 64, 128]}).where("fits", lambda BLOCK, n: n >= BLOCK)
-    kernel = decorated(space=space)
-    with pytest.warns(UntunedWarning):
-        check(compiled(kernel, dynamic=False), 40)
-    assert machine.launches[-1]["BLOCK"] == 32
-    check(adder(kernel), 1000)
-    check(compiled(kernel, dynamic=False), 1000)
-    assert [made["BLOCK"] for made in machine.launches[-2:]] == [128, 128]
 
 
 def configs_traced(kernel: Any, n: int) -> list[dict[str, Any]]:
@@ -375,27 +259,3 @@ def test_the_users_pruning_is_asked(machine: Imagined) -> None:
     assert {n for n, _ in asked} == {100, 1000}
     assert all(not given for _, given in asked)
     assert machine.tuned[0].shape == {"n": 1000}
-
-
-def test_a_tensor_descriptor_is_no_obstacle(
-    machine: Imagined, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A launch with a host's descriptor, of which Dynamo tells nothing, runs with the default."""
-    launches: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("torch.utils._triton.has_triton_tensor_descriptor_host_tma", lambda: True)
-    monkeypatch.setattr(
-        torch_kernels.copy_tile, "run", lambda *args, **values: launches.append((args, values))
-    )
-    kernel = decorated(torch_kernels.copy_tile)
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        out = torch.zeros(16, 16)
-        kernel[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), out, 1000)
-        return out
-
-    with pytest.warns(UntunedWarning):
-        torch.compile(function, backend="aot_eager", fullgraph=True)(torch.ones(16, 16))
-    ((args, values),) = launches
-    assert isinstance(args[0], TensorDescriptor)
-    assert values["BLOCK"] == 64
-    assert machine.tuned == []

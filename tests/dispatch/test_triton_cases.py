@@ -14,9 +14,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,16 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune import asm_autotune
 from asmtune.base.errors import InputError
 from asmtune.runtime import calls
-from asmtune.runtime.patching.redirect import patch
 from tests.dispatch.case_kernels import check_listener
 from tests.dispatch.host_gpu import (
-    EFFORT,
     HostGpu,
+    configs,
     copy,
     copy_as,
     fill_either,
-    host_gpu,
+    grid,
     increment,
     staged,
 )
@@ -46,32 +43,6 @@ DOCUMENT = ROOT / "docs" / "triton_autotuner_cases.md"
 N = 1024
 BLOCKS = (32, 128)
 Decorator = Callable[..., Any]
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A host that stands for a GPU, and a fresh store."""
-    return host_gpu(tmp_path, monkeypatch)
-
-
-@pytest.fixture(params=["asm_autotune", "patched"])
-def autotune(request: pytest.FixtureRequest, gpu: HostGpu) -> Iterator[Decorator]:
-    """The decorator as asmtune has it, and Triton's own, patched."""
-    if request.param == "asm_autotune":
-        yield partial(asm_autotune, skip_tuning_below_us=None, effort=EFFORT)
-        return
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        yield triton.autotune
-
-
-def configs(*blocks: int, **options: Any) -> list[Any]:
-    """A config a block."""
-    return [triton.Config({"BLOCK": block}, **options) for block in blocks or BLOCKS]
-
-
-def grid(values: dict[str, Any]) -> tuple[int]:
-    """Programs for `n` elements."""
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
 
 
 def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,16 +76,6 @@ def test_keywords_in_any_order(autotune: Decorator, gpu: HostGpu) -> None:
     assert gpu.tuned == len(kernel.cache) == 1
     kernel[grid](scale=3, n=N // 2, out_ptr=out, x_ptr=x)
     assert gpu.tuned == len(kernel.cache) == 2
-
-
-def test_a_grid_sees_the_config(autotune: Decorator, gpu: HostGpu) -> None:
-    """A callable grid is given arguments and the config's values, a tuple is taken as it is."""
-    kernel = autotune(configs(), ["n"], do_bench=UsersClock(1.0, 2.0))(copy)
-    x, out = vectors()
-    kernel[grid](x, out, n=N)
-    kernel[(9,)](x, out, n=N)
-    block = kernel.best_config.kwargs["BLOCK"]
-    assert [launch["grid"] for launch in gpu.launched] == [(N // block,), (9,)]
 
 
 def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
@@ -221,18 +182,6 @@ def test_hooks_come_in_pairs(autotune: Decorator, gpu: HostGpu) -> None:
     assert gpu.launched[-1]["STAGES"] == 64
 
 
-def test_a_configs_own_hook(autotune: Decorator, gpu: HostGpu) -> None:
-    """The `pre_hook` of a config is called with all values before each launch of it."""
-    seen: list[dict[str, Any]] = []
-    kernel = autotune(configs(64, 128, pre_hook=seen.append), ["n"])(copy)
-    x, out = vectors()
-    for _ in range(2):
-        before = len(seen)
-        kernel[grid](x, out, N)
-        assert len(seen) > before
-    assert {**seen[-1]}.items() >= {"n": N, **kernel.best_config.kwargs}.items()
-
-
 @pytest.mark.parametrize("with_model", [False, True])
 def test_pruning(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
     """The user's functions get what Triton gives them, and what they keep is what is launched."""
@@ -327,14 +276,6 @@ def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     with pytest.raises((InputError, triton.TritonError), match="at least one"):
         kernel[grid](*vectors(), n=N)
     assert gpu.launched == []
-
-
-def test_no_configs_at_all(autotune: Decorator, gpu: HostGpu) -> None:
-    """An empty list stands for one config of Triton's defaults."""
-    kernel = autotune([], ["n"])(copy)
-    kernel[(32,)](*vectors(), n=N)
-    (launch,) = gpu.launched
-    assert (launch["num_warps"], launch["num_stages"], launch["num_ctas"]) == (4, 3, 1)
 
 
 def test_too_many_threads(autotune: Decorator, gpu: HostGpu) -> None:

@@ -24,9 +24,9 @@ from torch.utils.checkpoint import (
 import asmtune
 from asmtune import Problem, asm_autotune
 from asmtune.base.errors import MeasureError
-from asmtune.runtime.determinism import deterministic
 from asmtune.runtime.misses import background
-from asmtune.triton_api.user_state import are_deterministic_algorithms_enabled, inside, searching
+from asmtune.runtime.options import deterministic
+from asmtune.triton_api.user_state import inside, searching
 from tests.dispatch.host_gpu import EFFORT, KERNELS, HostGpu, copy, host_gpu
 from tests.tuning_support import DEVICE
 
@@ -378,13 +378,6 @@ def test_what_another_thread_sets_during_a_search_stays() -> None:
         with searching():
             torch.set_default_dtype(torch.bfloat16)
         assert torch.get_default_dtype() == torch.bfloat16
-
-
-def test_a_search_does_not_hide_determinism_from_other_threads() -> None:
-    """Launches of other threads choose as the program has said, while a search runs."""
-    with determinism(), searching():
-        assert not torch.are_deterministic_algorithms_enabled()
-        assert are_deterministic_algorithms_enabled()
 
 
 def test_layers_of_functorch_are_left() -> None:

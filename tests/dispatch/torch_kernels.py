@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 import triton
 import triton.language as tl
 
@@ -28,61 +25,8 @@ def add_even(x_ptr, y_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def add_typed(
-    x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr, PARTS: tl.constexpr
-):
-    """Add two vectors in a dtype, by blocks of so many parts."""
-    tl.static_assert(PARTS[0] * PARTS[1] == BLOCK)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    x, y = tl.load(x_ptr + at, mask=inside), tl.load(y_ptr + at, mask=inside)
-    tl.store(out_ptr + at, x.to(DTYPE) + y.to(DTYPE), mask=inside)
-
-
-@triton.jit
-def copy_tile(tile, out_ptr, n, BLOCK: tl.constexpr):
-    """Copy a tile of 16 by 16 by a descriptor."""
-    at = tl.arange(0, 16)
-    tl.store(out_ptr + at[:, None] * 16 + at[None, :], tile.load([0, 0]))
-
-
-@triton.jit
 def add_scaled(x_ptr, y_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
     """Add a multiple of a vector to another one."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     total = tl.load(x_ptr + at, mask=at < n) + scale * tl.load(y_ptr + at, mask=at < n)
     tl.store(out_ptr + at, total, mask=at < n)
-
-
-@triton.jit
-def add_kept(
-    x_ptr, y_ptr, out_ptr, n, kept_ptr, BLOCK: tl.constexpr, KEEP: tl.constexpr,
-    num_warps: tl.constexpr,
-):  # fmt: skip
-    """Add two vectors; some configs keep the sums a second time."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.load(x_ptr + at, mask=at < n) + tl.load(y_ptr + at, mask=at < n)
-    tl.store(out_ptr + at, total, mask=at < n)
-    if KEEP:
-        tl.store(kept_ptr + at, total, mask=at < n)
-
-
-doubling: Any = None
-
-
-class Doubled(torch.autograd.Function):
-    """Launches a kernel forward and backward."""
-
-    @staticmethod
-    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
-        """Twice x."""
-        out, n = torch.empty_like(x), x.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
-        return out
-
-    @staticmethod
-    def backward(_: Any, grad: torch.Tensor) -> torch.Tensor:
-        """Twice the gradient."""
-        out, n = torch.empty_like(grad), grad.numel()
-        doubling[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](grad, grad, out, n)
-        return out

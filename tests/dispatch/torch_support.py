@@ -44,7 +44,7 @@ class Imagined:
     def installed(self, folder: Path, patch: pytest.MonkeyPatch) -> Imagined:
         """Itself, in the place of the machine there is; its cache lies in a folder."""
         patch.setenv("ASMTUNE_CACHE_DIR", str(folder))
-        for kernel in (torch_kernels.add, torch_kernels.add_even, torch_kernels.add_typed):
+        for kernel in (torch_kernels.add, torch_kernels.add_even):
             patch.setattr(kernel, "run", self.run)
         # A PyTorch with CUDA has a current device, and fails to give it where there is no GPU.
         patch.setattr(autotuner, "current_stream", lambda: CurrentStream(lambda: -1, lambda _: 0))

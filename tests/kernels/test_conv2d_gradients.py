@@ -31,7 +31,7 @@ from asmtune.kernels._conv2d_window import Window
 from asmtune.measure.checks.effects import Effects
 from asmtune.predict.prune.front import Front
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.determinism import deterministic
+from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d import copies
 

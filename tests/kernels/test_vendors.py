@@ -14,7 +14,7 @@ from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host
 from asmtune.kernels._attention_vendor import has_vendor
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.determinism import deterministic
+from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, module_of, tuners_of

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from asmtune.runtime.launch.layout import kinds
-from asmtune.runtime.launch.planning import Launcher
+from asmtune.runtime.launch.planning import Launcher, kinds
 from asmtune.triton_api.launching import CurrentStream
 
 SOURCE = Path(__file__).with_name("fake_driver.c")

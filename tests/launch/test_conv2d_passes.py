@@ -10,9 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from asmtune.kernels import _conv2d_host, _conv2d_input, _split, conv2d
-from asmtune.runtime import call_trace
-from asmtune.runtime.call_trace import keep_alive
+from asmtune.kernels import _conv2d_host, _conv2d_input, conv2d
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d_gradients import (
@@ -27,26 +25,13 @@ from tests.launch.stand_in import planned_launches
 
 @pytest.fixture
 def driven(
-    driver: FakeDriver, c_part: Any, monkeypatch: pytest.MonkeyPatch
+    driver: FakeDriver, c_part: Any, workspace: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[FakeDriver, Any]]:
     """A driver that takes notes, and memory for split sums that is kept."""
-    rooms: dict[int, Any] = {}
-
-    def workspace(device: torch.device, size: int) -> Any:
-        if size not in rooms:
-            rooms[size] = _split._new(device, size)
-            keep_alive(*rooms[size])
-        return rooms[size]
-
     for module in (_conv2d_host, *MODULES.values()):
         monkeypatch.setattr(module, "workspace", workspace, raising=module is not _conv2d_host)
-    kept = dict(call_trace._persistent)
-    driver.expect([8])
-    driver.capture(0)
     _forget()
     yield driver, partial(planned_launches, c_part)
-    call_trace._persistent.clear()
-    call_trace._persistent.update(kept)
     _forget()
 
 

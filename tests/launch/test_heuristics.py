@@ -23,7 +23,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.call_trace import CallTrace
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import COMPUTED, CONSTEXPR, ParameterLayout
+from asmtune.runtime.launch.planning import COMPUTED, CONSTEXPR, ParameterLayout
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import FakeDriver, Slow, launcher
@@ -31,7 +31,6 @@ from tests.launch.fakes import FakeDriver, Slow, launcher
 X = torch.zeros(64)
 SMALL, LARGE = Config({"BLOCK": 16}), Config({"BLOCK": 64}, num_warps=8)
 switch = [0]
-TYPES = (1, True, 1.0)
 
 
 def scaled(x, n, factor=1.0, steps=3, BLOCK: tl.constexpr = 16, EVEN: tl.constexpr = None):
@@ -224,29 +223,6 @@ def test_a_config_that_is_forgotten_on_the_way_has_no_plan(c_part: Any, host: Ma
         assert len(kernel._launcher) == plans
 
 
-def test_a_rule_that_changes_the_config_is_called_with_the_new_one(
-    c_part: Any, host: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A plan that a rule's own launch made has another config than the rules were called with."""
-    kernel: Any = None
-    seen: list[int] = []
-
-    def rule(values: dict[str, Any]) -> bool:
-        seen.append(values["BLOCK"])
-        if switch[0]:
-            switch[0] = 0
-            monkeypatch.setitem(globals(), "SMALL", LARGE)
-            kernel.cache.clear()
-            kernel[(1,)](X, 32)
-        return True
-
-    kernel = tuned(c_part, triton.heuristics({"EVEN": rule})(host.function()))
-    for switch[0] in (0, 1):
-        kernel[(1,)](X, 32)
-    assert seen == [16, 16, 64, 64]
-    assert [made["BLOCK"] for made, *_ in host.launched] == [16, 64, 64]
-
-
 def test_threads_launch_while_plans_are_forgotten(c_part: Any, host: Machine) -> None:
     """Each launch has the config of its key and the results of its own arguments."""
     kernel = tuned(c_part, triton.heuristics({"EVEN": even})(host.function()))
@@ -276,17 +252,6 @@ def test_threads_launch_while_plans_are_forgotten(c_part: Any, host: Machine) ->
         assert grid == (3, 2 if made["EVEN"] else 1, 1)
 
 
-def test_a_given_value_is_overwritten(c_part: Any, host: Machine) -> None:
-    """It makes no key of its own; by position Triton refuses it, planned or not."""
-    kernel = tuned(c_part, triton.heuristics({"EVEN": even})(host.function()))
-    for own in (1, 2, False, None, 3.5):
-        kernel[(1,)](X, 32, EVEN=own)
-    assert len(host.compiled) == 1
-    assert {made["EVEN"] for made, *_ in host.launched} == {True}
-    with pytest.raises(TypeError, match="multiple values"):
-        kernel[(1,)](X, 32, 1.0, 3, 16, True)
-
-
 def test_a_rule_that_raises(c_part: Any, host: Machine) -> None:
     """Its exception comes out, nothing is launched, and later launches go by their plan again."""
 
@@ -303,25 +268,6 @@ def test_a_rule_that_raises(c_part: Any, host: Machine) -> None:
         else:
             kernel[(1,)](X, 32)
     assert (len(host.compiled), len(host.launched)) == (1, 3)
-
-
-def test_an_interrupt_in_a_rule_comes_out(c_part: Any, host: Machine) -> None:
-    """What is no `Exception` is not taken for a rule's own error, which is asked for again."""
-    calls: list[int] = []
-
-    def rule(_: Any) -> bool:
-        calls.append(1)
-        if switch[0]:
-            raise KeyboardInterrupt
-        return True
-
-    kernel = tuned(c_part, triton.heuristics({"EVEN": rule})(host.function()))
-    for switch[0] in (0, 0):
-        kernel[(1,)](X, 32)
-    switch[0] = 1
-    with pytest.raises(KeyboardInterrupt):
-        kernel[(1,)](X, 32)
-    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(
@@ -357,21 +303,6 @@ def test_the_configs_hook_is_called_before_the_rules(c_part: Any, host: Machine)
     assert len(host.compiled) == 2
 
 
-@pytest.mark.parametrize("named", [{}, {"factor": 2.0}])
-def test_the_configs_hook_gets_what_tritons_does(
-    c_part: Any, host: Machine, named: dict[str, Any]
-) -> None:
-    """Planned or not, it gets what is given, the grid and the config's own, and no default."""
-    mine: list[dict[str, Any]] = []
-    theirs: list[dict[str, Any]] = []
-    kernel = tuned(c_part, host.function(), mine.append)
-    config = triton.Config(SMALL.kwargs, SMALL.num_warps, SMALL.num_stages, pre_hook=theirs.append)
-    for launched in (kernel, kernel, triton.autotune([config], ["n"])(host.function())):
-        launched[by_values](X, 32, EVEN=True, steps=1, **named)
-    assert kernel._launcher.last is not None
-    assert mine == theirs * 2
-
-
 @pytest.mark.parametrize("way", ["hook", "rule"])
 def test_memory_that_hook_or_rule_change(c_part: Any, host: Machine, way: str) -> None:
     """A launch whose tensor gets memory of another class on the way has no plan of the old one."""
@@ -392,21 +323,6 @@ def test_memory_that_hook_or_rule_change(c_part: Any, host: Machine, way: str) -
     assert len(host.compiled) == 2
     assert len(kernel._launcher) == 2  # of the arguments, and of the rules' results
     assert host.launched[-1][2][0] is x
-
-
-def test_a_plan_that_is_void_is_made_anew(c_part: Any, host: Machine) -> None:
-    """A changed knob of the function sends each combination to Triton once more."""
-    inner = triton.heuristics({"EVEN": lambda _: switch[0]})(host.function())
-    kernel = tuned(c_part, inner)
-    for switch[0] in (0, 1, 0, 1):
-        kernel[(1,)](X, 32)
-    kernel._function.debug = True
-    for switch[0] in (0, 1, 0, 1):
-        kernel[(1,)](X, 32)
-    assert [made["EVEN"] for made in host.compiled] == [0, 1, 0, 1]
-    kernel.cache.clear()
-    kernel[(1,)](X, 32)
-    assert len(host.compiled) == 5
 
 
 def test_a_rule_may_forget_all_plans(c_part: Any, host: Machine) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -13,23 +10,18 @@ from unittest import mock
 import pytest
 import torch
 
-from asmtune.kernels import _gemm_host, _split
-from asmtune.runtime import call_trace
-from asmtune.runtime.call_trace import keep_alive, tuner_guards
+from asmtune.kernels import _gemm_host
 from asmtune.runtime.decorator import autotuners
-from asmtune.runtime.options import DecoratorOptions
-from benchmarks import host_cost
 from benchmarks.host_cost import (
     BACKWARD,
     CASES,
     FORWARD,
     RECORDED,
-    launch_first_configs,
     line,
     row,
     ways,
 )
-from tests.kernels.accuracy import case_of, module_of
+from tests.kernels.accuracy import module_of
 from tests.launch.fakes import FakeDriver
 from tests.launch.stand_in import planned_launches
 
@@ -48,28 +40,14 @@ LAUNCHES = {
 
 @pytest.fixture
 def launched(
-    driver: FakeDriver, c_part: Any, monkeypatch: pytest.MonkeyPatch
+    driver: FakeDriver, c_part: Any, workspace: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FakeDriver]:
     """Public functions over a driver that takes notes, with memory for split sums that is kept."""
-    rooms: dict[int, Any] = {}
-
-    def workspace(device: torch.device, size: int) -> Any:
-        if size not in rooms:
-            rooms[size] = _split._new(device, size)
-            keep_alive(*rooms[size])
-        return rooms[size]
-
     monkeypatch.setattr(_gemm_host, "workspace", workspace)
-    kept = dict(call_trace._persistent)
-    driver.expect([8])
-    driver.capture(0)
     with planned_launches(c_part):
         yield driver
-    call_trace._persistent.clear()
-    call_trace._persistent.update(kept)
     for name in CASES:
-        module = module_of(name)
-        for tuner in autotuners(module):
+        for tuner in autotuners(module_of(name)):
             vars(tuner).pop("_launcher", None)
 
 
@@ -119,39 +97,3 @@ def test_rows_of_the_measurement(launched: FakeDriver, name: str) -> None:
     assert found["prepared"] >= 1
     assert name in line(name, found)
     assert launched.noted.launches
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_measurement_tunes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function's kernels, its backward's too, take a config of their spaces for the problem."""
-    changed: list[Any] = []
-
-    def reconfigured(tuner: Any, **options: Any) -> None:
-        changed.append((tuner, DecoratorOptions(space=tuner.space, **options)))
-
-    monkeypatch.setattr(host_cost, "reconfigure", reconfigured)
-    launch_first_configs(name)
-    sizes: dict[str, Any] = {}
-    for module in map(module_of, (name, *case_of(name).also)):
-        sizes |= module.problem(CASES[name].shape, "fp16", "meta").arguments
-    for tuner, options in changed:
-        assert options.skip_tuning_below_us == math.inf
-        config = options.fallback_config(tuner.space, sizes)
-        assert config.kwargs.keys() <= set(tuner.arg_names)
-    tuned = {id(tuner) for tuner, _ in changed}
-    for host in _hosts(name):
-        for _, _, tuner in tuner_guards(host.function):
-            assert id(tuner) in tuned or tuner.space.size == 1
-
-
-@pytest.mark.slow(seconds=6)
-def test_without_a_gpu_it_says_so() -> None:
-    """One line on the error stream, and a bad exit status."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    command = [sys.executable, "-m", host_cost.__name__]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("benchmarks.host_cost needs a CUDA GPU")
-    assert done.stderr.count("\n") == 1
-    assert not done.stdout

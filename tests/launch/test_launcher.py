@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import struct
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.runtime.launch.layout import CONSTEXPR, KEYED, RUNTIME, ParameterLayout
-from asmtune.runtime.launch.planning import Launcher
-from asmtune.triton_api.launching import CurrentStream, current_stream
+from asmtune.runtime.launch.planning import CONSTEXPR, KEYED, RUNTIME, Launcher, ParameterLayout
+from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
 NAMES = ("x", "n", "scale", "BLOCK")
@@ -387,24 +385,6 @@ def test_forgotten_plans_are_let_go(c_part: Any) -> None:
     assert len(made.launcher) == 0
 
 
-@pytest.mark.slow
-def test_a_launcher_that_knows_itself_is_collected(c_part: Any) -> None:
-    """Slow paths are methods of who owns the launcher: the ring is let go as a whole."""
-
-    class Owner:
-        launcher: Any
-
-        def slow(self, *_: Any) -> None:
-            """Never called."""
-
-    owner = Owner()
-    owner.launcher = launcher(c_part, LAYOUT, owner.slow)
-    alive = weakref.ref(owner)
-    del owner
-    gc.collect()
-    assert alive() is None
-
-
 def test_many_keys_do_not_grow_without_end(c_part: Any) -> None:
     """A program of endlessly many keys keeps some thousand plans at most, and the newest."""
     made = Planned(c_part)
@@ -412,29 +392,3 @@ def test_many_keys_do_not_grow_without_end(c_part: Any) -> None:
         made.plan(3, n, 0.5, 128, function=0)
     assert len(made.launcher) <= 4096
     assert made.launcher[(1,)](3, 5001, 0.5, 128) is KERNEL
-
-
-def test_an_error_in_the_machine_comes_out(c_part: Any) -> None:
-    """A device that cannot be asked is an error, not another device."""
-
-    def broken() -> int:
-        raise RuntimeError("no device")
-
-    made: Callable[..., Any] = launcher(
-        c_part, LAYOUT, Slow(), machine=CurrentStream(broken, broken)
-    )[(1,)]
-    with pytest.raises(RuntimeError, match="no device"):
-        made(X, 1, 0.5, 128)
-
-
-def test_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PyTorch that could use CUDA is not asked for a device where there is none."""
-
-    def no_driver() -> int:
-        raise RuntimeError("Found no NVIDIA driver on your system")
-
-    monkeypatch.setattr(torch._C, "_cuda_getDevice", no_driver, raising=False)
-    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", no_driver, raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    device, stream = current_stream()
-    assert (device(), stream(0)) == (-1, 0)

@@ -175,12 +175,6 @@ def test_plain_kernels_go_to_the_driver(arch: int) -> None:
     assert plan.config == Config({"B": 64})
 
 
-def test_shared_memory_of_a_program() -> None:
-    """A plan asks for what the compiler allocated."""
-    plan = planned(scalars, GIVEN, {"B": 64})
-    assert plan.shared == plan.kernel.metadata.shared
-
-
 def test_a_cluster_goes_through_triton() -> None:
     """What needs more than a grid and parameters is relayed to Triton's own launcher."""
     plan = planned(scalars, GIVEN, {"B": 64, "num_ctas": 2})

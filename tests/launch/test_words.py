@@ -14,7 +14,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from asmtune.runtime.launch.layout import ParameterLayout, layout_of
+from asmtune.runtime.launch.planning import ParameterLayout, layout_of
 from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import Slow, launcher
 

@@ -188,7 +188,6 @@ def test_sizes_that_are_traced() -> None:
     """A plain number is its own hint, and fixed."""
     hint, is_fixed = compiled_graphs.size_functions()
     assert (hint(7, 9), is_fixed(7)) == (7, True)
-    assert compiled_graphs.carried_options() <= {"num_ctas", "maxnreg"}
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import MissingPackageError
-from asmtune.base.html import escaped
 from asmtune.core.config import ALTERNATIVE, OPTION_AXES, Config
 
 if TYPE_CHECKING:
@@ -36,8 +37,19 @@ def notebook_html(lines: Iterable[str], frame_of: Callable[[], pd.DataFrame]) ->
         frame = frame_of()
     except MissingPackageError:
         return None
-    text = "".join(f"<div>{escaped(line)}</div>" for line in lines)
+    text = "".join(f"<div>{_escaped(line)}</div>" for line in lines)
     return text + str(frame.to_html(max_rows=ROWS, max_cols=ROWS, border=0))
+
+
+def _escaped(text: str) -> str:
+    """Escape text for HTML; characters that a browser cannot show become U+FFFD."""
+    shown = (
+        c
+        if c in "\t\n" or unicodedata.category(c) not in ("Cc", "Cs")
+        else "\N{REPLACEMENT CHARACTER}"
+        for c in text
+    )
+    return html.escape("".join(shown))
 
 
 def frame(

@@ -16,6 +16,6 @@ where a rule raises, or the config is forgotten meanwhile, does the slow path ca
 
 `native/*.c` is the launcher, built by the machine's C compiler at the first launch as Triton
 builds its own. Where it cannot be, `plain` sends each launch the slow path. `planning` chooses
-between them and makes plans, and `layout` describes a kernel's parameters to the C part.
+between them, describes a kernel's parameters to the C part and makes plans.
 `calls.c` does whole calls of host functions, with their allocations, for `runtime/replay_calls`.
 """

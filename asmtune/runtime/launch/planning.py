@@ -1,5 +1,8 @@
 """The launcher of this process, and plans: how the next launch of a launch key is made.
 
+A `ParameterLayout` says what a launcher reads of a function's parameters, and `Kinds` names the
+types that it knows.
+
 The kernel's own parameters are those of its PTX; only where they are what the signature
 says, each as wide, does the C part call the driver itself. Everything else goes through
 Triton's launcher: descriptors, clusters, cooperative and dependent launches. So does a launch
@@ -11,11 +14,12 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
+import sys
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import triton.language as tl
 from triton import JITFunction
@@ -24,7 +28,6 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import caller
 from asmtune.runtime.launch import plain
-from asmtune.runtime.launch.layout import MOST_PARAMETERS
 from asmtune.triton_api.jit_functions import globals_read, parameters
 from asmtune.triton_api.launching import (
     LaunchFacts,
@@ -32,6 +35,96 @@ from asmtune.triton_api.launching import (
     launch_facts,
     watched_by_triton,
 )
+
+RUNTIME: Final = 0
+CONSTEXPR: Final = 1
+KEYED: Final = 2
+COMPUTED: Final = 4
+"""Modes of a parameter: its class counts, or its value; the same numbers as `native/words.c`.
+
+A rule of `@triton.heuristics` gives the value of a computed one, whatever the launch gives.
+"""
+
+MOST_PARAMETERS: Final = 64
+MOST_FUNCTIONS: Final = 16
+MOST_RULES: Final = 16
+"""Launches of kernels with more take the slow path; the same numbers as `native/words.c`."""
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """A function's parameters as a launcher takes them.
+
+    Attributes:
+        names: names of the parameters, interned: call sites' names are the same objects.
+        modes: RUNTIME or CONSTEXPR of each, plus KEYED where its value is in the key, and COMPUTED
+            where a rule gives it.
+        functions: functions of the key, each with the indices of its arguments.
+        rules: names and functions of `@triton.heuristics`, in the order in which Triton calls them.
+    """
+
+    names: tuple[str, ...]
+    modes: bytes
+    functions: tuple[tuple[Callable[..., Any], tuple[int, ...]], ...] = ()
+    rules: tuple[tuple[str, Callable[..., Any]], ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Return whether a launcher has room for all parameters, functions and rules."""
+        parts = (self.names, self.functions, self.rules)
+        limits = (MOST_PARAMETERS, MOST_FUNCTIONS, MOST_RULES)
+        return all(len(part) <= most for part, most in zip(parts, limits, strict=True))
+
+
+def layout_of(
+    params: Sequence[Any],
+    keyed: Iterable[str] = (),
+    functions: Iterable[tuple[Callable[..., Any], Sequence[str]]] = (),
+    rules: Iterable[tuple[str, Callable[..., Any]]] = (),
+) -> ParameterLayout:
+    """Make the layout of a `JITFunction`'s parameters."""
+    names = tuple(sys.intern(param.name) for param in params)
+    in_key, computed = set(keyed), tuple((sys.intern(name), rule) for name, rule in rules)
+    modes = bytes(
+        (CONSTEXPR if param.is_constexpr else RUNTIME)
+        | (KEYED if param.name in in_key else 0)
+        | (COMPUTED if param.name in dict(computed) else 0)
+        for param in params
+    )
+    places = {name: index for index, name in enumerate(names)}
+    key_functions = tuple(
+        (function, tuple(places[name] for name in needs)) for function, needs in functions
+    )
+    return ParameterLayout(names, modes, key_functions, computed)
+
+
+class Kinds(NamedTuple):
+    """Types whose values can be part of a launch key.
+
+    Attributes:
+        tensors: exact types that are read by the descriptors below; subclasses may do
+            anything, and take the slow path.
+        frozen: immutable types, compared by identity.
+        dtype, data_ptr, get_device: `torch.Tensor`'s, called without a lookup by name.
+    """
+
+    tensors: tuple[type, ...]
+    frozen: tuple[type, ...]
+    dtype: Any
+    data_ptr: Callable[[Any], int]
+    get_device: Callable[[Any], int]
+
+
+def kinds() -> Kinds:
+    """Return the types of PyTorch and Triton."""
+    import torch
+
+    frozen = (tl.dtype, torch.dtype, JITFunction)
+    tensor = torch.Tensor
+    return Kinds(
+        (tensor, torch.nn.Parameter), frozen, tensor.dtype, tensor.data_ptr, tensor.get_device
+    )
+
 
 _SOURCES: Final = (
     *("words.c", "table.c", "plan.c", "cuda.c", "launcher.c"),

@@ -30,10 +30,9 @@ from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
-from asmtune.runtime.determinism import is_deterministic
 from asmtune.runtime.events import LAUNCHING_MODULES, Notices, key_text, miss_message
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
-from asmtune.runtime.options import DecoratorOptions
+from asmtune.runtime.options import DecoratorOptions, is_deterministic
 from asmtune.store.codec import key_digest
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from asmtune.core.failures import required
 from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
 from asmtune.report.cells import ReportTable, one_line, plain_table, words
 from asmtune.report.documents import document_text
-from asmtune.runtime.determinism import deterministic
+from asmtune.runtime.options import deterministic
 from asmtune.triton_api.interpreter import exact_floats, is_interpreting
 from asmtune.workshop.regression.accuracy_subject import (
     AccuracySubject,

@@ -41,7 +41,6 @@ typedef struct {
   PyObject *scratch; /* the same, or NULL */
   PyObject *result;  /* tuples of: int, an output or ~ an argument; list of one, a plain value */
   PyObject *function; /* is called in place of all, or NULL */
-  PyObject *guards;  /* as a plan's */
   bool attached, persistent; /* uses memory that other calls use */
 } Call;
 
@@ -123,7 +122,6 @@ static int Call_traverse(Call *self, visitproc visit, void *arg) {
   Py_VISIT(self->outputs);
   Py_VISIT(self->result);
   Py_VISIT(self->function);
-  Py_VISIT(self->guards);
   return 0;
 }
 
@@ -139,16 +137,15 @@ static void Call_dealloc(Call *self) {
   Py_XDECREF(self->scratch);
   Py_XDECREF(self->result);
   Py_XDECREF(self->function);
-  Py_XDECREF(self->guards);
   Py_TYPE(self)->tp_free(self);
 }
 
-/* Call(steps, outputs, scratch, result, function, guards, attached, persistent) */
+/* Call(steps, outputs, scratch, result, function, attached, persistent) */
 static PyObject *Call_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs)) {
-  PyObject *steps, *outputs, *scratch, *result, *function, *guards;
+  PyObject *steps, *outputs, *scratch, *result, *function;
   int attached, persistent;
-  if (!PyArg_ParseTuple(args, "O!O!OOOO!pp", &PyTuple_Type, &steps, &PyTuple_Type, &outputs, &scratch, &result,
-                        &function, &PyTuple_Type, &guards, &attached, &persistent))
+  if (!PyArg_ParseTuple(args, "O!O!OOOpp", &PyTuple_Type, &steps, &PyTuple_Type, &outputs, &scratch, &result,
+                        &function, &attached, &persistent))
     return NULL;
   if (PyTuple_GET_SIZE(outputs) > MOST_OUTPUTS) {
     PyErr_SetString(PyExc_ValueError, "a prepared call has too many outputs");
@@ -160,7 +157,6 @@ static PyObject *Call_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSE
   self->scratch = scratch == Py_None ? NULL : Py_NewRef(scratch);
   self->result = Py_NewRef(result);
   self->function = function == Py_None ? NULL : Py_NewRef(function);
-  self->guards = Py_NewRef(guards);
   self->attached = attached;
   self->persistent = persistent;
   Py_ssize_t count = PyTuple_GET_SIZE(steps);
@@ -342,7 +338,7 @@ static bool call_holds(const Call *call) {
     if (step->generation != step->launcher->generation || !all_quiet(step->launcher) || !guards_hold(step->plan))
       return false;
   }
-  return dicts_hold(call->guards);
+  return true;
 }
 
 /* Memory of a call: its outputs, then its scratch. */
