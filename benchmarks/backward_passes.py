@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 from torch.nn import functional
 
+from asmtune.core.records.tuned import Measurement
 from asmtune.kernels import (
     _conv2d_bias,
     _conv2d_input,
@@ -33,8 +34,7 @@ from asmtune.kernels import (
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.workshop.kernel_checks.tolerances import excess
-from benchmarks.harness import parser, until, write
-from benchmarks.ladder.__main__ import timed
+from benchmarks.harness import Ways, parser, raced, until, write
 
 Shape = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
@@ -158,6 +158,18 @@ def launches(
         grad = partial(torch.autograd.grad, forward(leaves), list(leaves.values()), dy)
         ways[f"{who}, backward"] = partial(grad, retain_graph=True)
     return ways
+
+
+def timed(ways: Ways, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
+    """Measure microseconds and samples of each launch, or its error."""
+    times: dict[str, dict[str, Any]] = {}
+    for name, outcome in raced(ways, policy).items():
+        if isinstance(outcome, Measurement):
+            median = round(outcome.median_us, 3)
+            times[name] = {"p50_us": median, "samples": len(outcome.samples_us)}
+        else:
+            times[name] = {"failed": outcome.detail}
+    return times
 
 
 def row(name: str, shape: Shape, policy: TimingPolicy, device: str = "cuda") -> dict[str, Any]:
