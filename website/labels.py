@@ -132,8 +132,6 @@ SOURCES: Final = (
     "ablation_families2",
     "replay_strategies",
     "replay_strategies_kinds",
-    "derived_target",
-    "prune_overhead",
     "launch_cost",
     "h100_launch_cost",
     "cold_start",

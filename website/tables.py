@@ -53,21 +53,6 @@ def rows() -> str:
     return table((*heads, "worst task, top 10"), lines)
 
 
-@shown()
-def transfer() -> str:
-    """Give what a model of one device's timings keeps on another."""
-    lines = []
-    for where, scorers in results("transfer")["scorers"].items():
-        moment, _, device = where.partition(" ")
-        early = ", before compiling" if moment == "sketch" else ""
-        for scorer, shares in scorers.items():
-            own, _, rows = scorer.partition(" from ")
-            figures = [f"{shares[cut]:.3f}" for cut in ("top1", "top5", "top10", "worst_top10")]
-            lines.append([device, f"`{own}`{early}", rows or "none", *figures])
-    heads = ("ranked on", "by", "fitted on timings of", "top 1", "top 5", "top 10")
-    return table((*heads, "worst task, top 10"), lines)
-
-
 @shown(ablation="ablation", ablation_families="ablation_families2")
 def ablated(name: str) -> str:
     """Give the share of the best speed without some features."""
@@ -289,16 +274,6 @@ def large_space() -> str:
     sample = data["random"]["sample"]
     heads = ("GEMM configs", "tuned in", "compiled", "timed")
     return table((*heads, f"speed, best of a random {sample} = 1"), [row])
-
-
-@shown()
-def prune_overhead() -> str:
-    """Describe the time of a whole prune report."""
-    data = results("prune_overhead")
-    (report,) = data["reports"]
-    row = [str(report["candidates"]), str(report["workers"]), f"{report['wall_s']:.0f} s"]
-    heads = ("GEMM candidates", "cores", "seconds", "outside the compiler")
-    return table(heads, [[*row, f"{report['outside']:.1%}"]])
 
 
 @shown()
