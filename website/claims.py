@@ -8,8 +8,8 @@ from statistics import geometric_mean
 from typing import Any, Final
 
 from benchmarks.harness import table
-from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
+from benchmarks.kernels.rows import compared
 from website.blocks import PageError
 from website.files import link, results, shown
 from website.labels import GROUPS
@@ -187,7 +187,7 @@ def _packages() -> list[list[str]]:
 @shown()
 def kernels() -> str:
     """Compare kernels with the vendor's functions, by kind, on an H200 and on an H100."""
-    timed = [with_backward(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
+    timed = [compared(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
     rows = []
     for label, against, group, kernel, over in GROUPS:
         line = [label, against]
@@ -218,7 +218,7 @@ def kernels_by_device() -> str:
     lines: dict[str, list[str]] = {}
     for name in _BY_DEVICE:
         by_kernel: dict[str, list[Mapping[str, Any]]] = {}
-        for row in results(name)["rows"]:
+        for row in compared(results(name)["rows"]):
             by_kernel.setdefault(row["kernel"], []).append(row)
         for kernel, rows in by_kernel.items():
             alone = [row["over_vendor"] for row in rows]
@@ -332,9 +332,8 @@ def slower() -> str:
         newest: dict[str, tuple[str, Mapping[str, Any]]] = {}
         for name in files:
             content = results(name)
-            for row in with_backward(content["rows"]):
-                # Sums of two launches have no run: a newer row of the whole pass has their place.
-                date = content["runs"][row["run"]]["date"] if "run" in row else ""
+            for row in compared(content["rows"]):
+                date = content["runs"][row["run"]]["date"]
                 place = Place.of(row).name
                 if "over_vendor" in row and date >= newest.get(place, ("",))[0]:
                     newest[place] = (date, row)

@@ -26,7 +26,8 @@ from benchmarks.harness import Ways
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
-from benchmarks.kernels.entry import Entry, entry_of
+from benchmarks.kernels.entries import ENTRIES
+from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.rows import Timer, _config, summary
@@ -197,7 +198,7 @@ def test_attention_is_expected_by_key_heads(causal: bool) -> None:
     """Attention's entry expects what its baseline computes of all heads at once."""
     shape = {"B": 2, "H": 6, "KV": 3, "M": 17, "N": 29, "D": 16, "causal": int(causal)}
     given = widened(attention.inputs(shape, "fp16", "cpu"))
-    exact = entry_of("attention").exact
+    exact = ENTRIES["attention"].exact
     assert exact is not None
     torch.testing.assert_close(exact(**given), attention.baseline(**given))
 
