@@ -235,19 +235,16 @@ def cold_start() -> str:
 @shown()
 def aibench8() -> str:
     """Give the speed of eight small kernels on two devices, and without each part of asmtune."""
-    labels = {
-        "full": "as tuned",
-        "dispatch_off": "launched with the default configs in place of the tuned ones",
-        "contract_off": "tuned, without contracts on what divides sizes and addresses",
-        "asm_off": "tuned, as many configs timed, picked at random instead of by the assembly",
-    }
+    bars = {"tuned": "full", "defaults": "dispatch_off", "no contracts": "contract_off"}
+    bars |= {"by chance": "asm_off"}
     files = [results(name)["summary"] for name in ("aibench8", "h100_aibench8")]
-    lines = (
-        [label, *(f"{data['geometric_mean'][name]:.2f}" for data in files)]
-        for name, label in labels.items()
-    )
-    head = f"{files[0]['kernels']} kernels, plain untuned Triton = 1"
-    return table((head, "H200", "H100"), lines)
+    lines = []
+    for kernel in files[0]["speedup"]:
+        found = (data["speedup"][kernel][bar] for data in files for bar in bars.values())
+        lines.append([kernel, *(f"{one['speedup']:.2f}" for one in found)])
+    means = (f"{data['geometric_mean'][bar]:.2f}" for data in files for bar in bars.values())
+    heads = (f"{device}: {bar}" for device in ("H200", "H100") for bar in bars)
+    return table(("kernel", *heads), [*lines, ["geometric mean", *means]])
 
 
 @shown()

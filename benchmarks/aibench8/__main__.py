@@ -1,7 +1,6 @@
 """AI-Bench8: eight tuned kernels against untuned ones, with parts of the tuner taken away.
 
     python -m benchmarks.aibench8 [--kernels softmax,rope] [--rounds N] [--output FILE]
-    python -m benchmarks.aibench8.figure
 
 Needs a GPU. Caches are empty at
 the start. Each kernel is tuned, each result checked against float64 (whole numbers exactly),

@@ -30,8 +30,7 @@ def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
         errors against the reference, where one was needed. `spread`: how far the plain program's
         own first and last call are apart. `speed`: plain time over asmtune's on the GPU, median
         of the rounds; `speed_of_call`: the same with the host; `quartiles` of both. `first_s`:
-        seconds of the first call, tuning included; `tuning`: how many keys, configs compiled and
-        timed, and seconds; all by way.
+        seconds of the first call, tuning included; all by way.
     """
     plain = runs["plain"]["operations"]
     return {name: _operation(name, runs, outputs) for name in plain}
@@ -41,7 +40,6 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
     rows = {way: ran["operations"].get(name, {}) for way, ran in runs.items()}
     result: dict[str, Any] = {
         "first_s": {way: row["first_s"] for way, row in rows.items() if "first_s" in row},
-        "tuning": {way: _tuning([row]) for way, row in rows.items() if "first_s" in row},
         "errors": {
             way: row[key]
             for way, row in rows.items()
@@ -115,23 +113,6 @@ def _file(folder: Path, name: str) -> Path:
     return folder / f"{name}.pt"
 
 
-def _tuning(operations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Add up keys, configs and seconds of all that was tuned in the first calls of operations.
-
-    Of Triton's own tuning, FlagGems' among it, each config is compiled and timed.
-    """
-    triton = [row for operation in operations for row in operation["tuned_by_triton"]]
-    own = [row for operation in operations for row in operation["tuned_by_asmtune"]]
-    configs = sum(row["configs"] for row in triton)
-    return {
-        "keys": len(triton) + len(own),
-        "keys_by_triton": len(triton),
-        "compiled": configs + sum(row.get("compiled", 0) for row in own),
-        "timed": configs + sum(row.get("timed", 0) for row in own),
-        "seconds": round(sum(row.get("seconds", 0.0) for row in (*triton, *own)), 2),
-    }
-
-
 def _saved(file: Path) -> dict[str, Any]:
     saved: dict[str, Any] = torch.load(file, weights_only=True)
     return saved
@@ -149,16 +130,11 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "unequal": verdicts["differ"],
         "without_result": verdicts[None],
         "first_s": {},
-        "tuning": {},
     }
     whole = [row for row in rows if row["equal"] is not None]
     for way in sorted({way for row in whole for way in row["first_s"]}):
         timed = [row for row in whole if way in row["first_s"]]
         result["first_s"][way] = round(sum(row["first_s"][way] for row in timed), 2)
-        parts = [row["tuning"][way] for row in timed]
-        result["tuning"][way] = {
-            name: round(sum(part[name] for part in parts), 2) for name in parts[0]
-        }
     for key in TIMES:
         for way in (*_OWN, "plain_again"):
             values = [row[key][way] for row in whole if way in row[key]]
