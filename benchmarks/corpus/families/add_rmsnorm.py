@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -59,13 +60,8 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "STAGES": (1, 3),
     }
-    return (
-        Space(axes)
-        .where("a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols)
-        .where(
-            "a thread holds 1 to 128 elements",
-            lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 128,
-        )
+    return held(axes, 1, 128, "BLOCK").where(
+        "a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols
     )
 
 
@@ -83,9 +79,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "rows": rows,
         "cols": cols,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(rows, v["EACH"]),), shape, "add_rmsnorm"
-    )
+    return launch(kernel, shape, arguments, (rows, "EACH"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

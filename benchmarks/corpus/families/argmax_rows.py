@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -59,10 +60,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "STAGES": (1, 3),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -71,9 +69,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     y = torch.empty(rows, device=device, dtype=torch.int32)
     arguments = {"x_ptr": x, "y_ptr": y, "rows": rows, "cols": cols}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "argmax_rows"
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -102,13 +103,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale": D**-0.5 * 1.4426950408889634,
         "D": D,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(N, v["BLOCK_N"]), heads),
-        shape,
-        "attention_bwd_kv",
-    )
+    return launch(kernel, shape, arguments, (N, "BLOCK_N"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -96,9 +97,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale": scale,
         "D": D,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(N, v["BLOCK_M"]), heads), shape, "attention_bwd_q"
-    )
+    return launch(kernel, shape, arguments, (N, "BLOCK_M"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

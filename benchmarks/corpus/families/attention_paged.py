@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -105,7 +106,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "PAGE": PAGE,
         "D": D,
     }
-    return Problem(kernel, arguments, (batch, heads), shape, "attention_paged")
+    return launch(kernel, shape, arguments, batch, heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

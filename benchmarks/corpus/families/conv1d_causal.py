@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -59,10 +60,7 @@ def space() -> Space:
         "BLOCK_C": (32, 64, 128, 256, 512),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK_T, BLOCK_C, num_warps: 1 <= BLOCK_T * BLOCK_C // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK_T", "BLOCK_C")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -72,11 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(batch, time, width, device=device).to(kind)
     arguments = {"x_ptr": x, "w_ptr": torch.randn(width, 4, device=device).to(kind)}
     arguments |= {"y_ptr": torch.empty_like(x), "time": time, "width": width, "TAPS": 4}
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(width, v["BLOCK_C"]), triton.cdiv(time, v["BLOCK_T"]), batch
-
-    return Problem(kernel, arguments, grid, shape, "conv1d_causal")
+    return launch(kernel, shape, arguments, (width, "BLOCK_C"), (time, "BLOCK_T"), batch)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

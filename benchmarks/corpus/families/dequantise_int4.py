@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -66,10 +67,7 @@ def space() -> Space:
         "JOIN": (False, True),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 bytes",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -85,13 +83,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "rows": rows,
         "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(cols // 2, v["BLOCK"])),
-        shape,
-        "dequantise_int4",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (cols // 2, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -66,10 +67,7 @@ def space() -> Space:
         "STAGES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -82,7 +80,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     w, b = (torch.randn(groups * channels, device=device).to(kind) for _ in range(2))
     arguments = {"x_ptr": x, "w_ptr": w, "b_ptr": b, "y_ptr": torch.empty_like(x)}
     arguments |= {"groups": groups, "channels": channels, "pixels": pixels}
-    return Problem(kernel, arguments, (batch * groups,), shape, "groupnorm")
+    return launch(kernel, shape, arguments, batch * groups)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -64,10 +65,7 @@ def space() -> Space:
         "PARTS": (4, 16, 64),
         "num_warps": (1, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -83,13 +81,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "rows": rows,
         "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(cols, v["BLOCK"]), v["PARTS"]),
-        shape,
-        "layernorm_bwd_dw",
-    )
+    return launch(kernel, shape, arguments, (cols, "BLOCK"), "PARTS")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, walkers
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (3, 4),
     }
-    return _products.bounded(axes, 256, 2)
+    return bounded(axes, 256, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -80,7 +80,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
 
-    return Problem(kernel, arguments, _products.walkers, shape, "matmul_persistent")
+    return launch(kernel, shape, arguments, walkers)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

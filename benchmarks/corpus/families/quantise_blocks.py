@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -74,13 +75,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "rows": rows,
         "groups": groups,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(groups, v["GROUPS"])),
-        shape,
-        "quantise_blocks",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (groups, "GROUPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

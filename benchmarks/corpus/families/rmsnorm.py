@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -80,13 +81,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     w = torch.randn(cols, device=device).to(torch_dtype(dtype))
     arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": torch.empty_like(x)}
     arguments |= {"rows": rows, "cols": cols, "eps": 1e-6, "BLOCK": triton.next_power_of_2(cols)}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["rows"], v["ROWS"] * v["STEPS"]),),
-        shape,
-        "rmsnorm",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS", "STEPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -74,12 +75,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     angle = torch.randn(tokens, head // 2, device=device)
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
     arguments |= {"y_ptr": torch.empty_like(x), "tokens": tokens, "heads": heads}
-    return Problem(
-        kernel,
-        {**arguments, "HALF": head // 2},
-        lambda v: (triton.cdiv(v["tokens"], v["TOKENS"]), triton.cdiv(v["heads"], v["HEADS"])),
-        shape,
-        "rope",
+    return launch(
+        kernel, shape, {**arguments, "HALF": head // 2}, (tokens, "TOKENS"), (heads, "HEADS")
     )
 
 

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -71,13 +72,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     angle = torch.randn(tokens, half, device=device)
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
     arguments |= {"y_ptr": torch.empty_like(x), "rows": tokens * heads, "heads": heads}
-    return Problem(
-        kernel,
-        arguments | {"HALF": half},
-        lambda v: (triton.cdiv(v["rows"], v["ROWS"]),),
-        shape,
-        "rope_interleaved",
-    )
+    return launch(kernel, shape, arguments | {"HALF": half}, ("rows", "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -60,13 +61,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(rows, 2 * cols, device=device).to(torch_dtype(dtype))
     y = x.new_empty(rows, cols)
     arguments = {"x_ptr": x, "y_ptr": y, "total": rows * cols, "cols": cols}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["total"], v["BLOCK"] * v["STEPS"]),),
-        shape,
-        "silu_and_mul",
-    )
+    return launch(kernel, shape, arguments, ("total", "BLOCK", "STEPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -62,10 +63,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8),
         "STAGES": (1, 3),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda EDGES, BLOCK, num_warps: 1 <= EDGES * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "EDGES", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -84,9 +82,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": torch.empty_like(x),
         "cols": cols,
     }
-    return Problem(
-        kernel, arguments, lambda v: (rows, triton.cdiv(cols, v["BLOCK"])), shape, "sparse_rows"
-    )
+    return launch(kernel, shape, arguments, rows, (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

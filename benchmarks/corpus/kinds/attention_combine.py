@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -76,9 +76,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "splits": splits,
         "D": D,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "attention_combine"
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
