@@ -182,31 +182,6 @@ def test_blind_to_what_is_taken_away(
         assert same == (name in blind), name
 
 
-def test_roofline_without_instructions(timed: Sequence[TimedTask], target: Target) -> None:
-    """The roofline's share is of what is left: of tiles alone there is none."""
-    launches = timed[1].launches
-    assert len(set(ABLATIONS[ALL](launches, target)[:, 0])) > 1
-    assert len(set(ABLATIONS[NO_COUNTS](launches, target)[:, 0])) == 1
-    assert len(set(ABLATIONS[TILES](launches, target)[:, 0])) == 1
-
-
-def test_tiles_tell_configs_apart(timed: Sequence[TimedTask], target: Target) -> None:
-    """Sizes, warps, stages and the cap on registers are columns, each by its value."""
-    launch = timed[0].launches[0]
-    configs = [
-        Config({"A": 64, "B": 128}),
-        Config({"A": 128, "B": 128}),
-        Config({"A": 64, "B": 128}, num_warps=8),
-        Config({"A": 64, "B": 128}, num_stages=2),
-        Config({"A": 64, "B": 128}, maxnreg=128),
-        Config({"A": 128, "B": 64}),
-    ]
-    base = ABLATIONS[TILES]([replace(launch, config=config) for config in configs], target)
-    rows = [tuple(row) for row in base]
-    assert len(set(rows[:5])) == 5
-    assert rows[5] == rows[0]
-
-
 def test_more_to_learn_from(timed: Sequence[TimedTask], target: Target) -> None:
     """Further recordings are learned from and not ranked; a kernel's own rows stay out."""
     own = ablated(timed, ABLATIONS[ALL], target)
@@ -243,14 +218,3 @@ def test_command(
     assert document["target"] == "H200"
     assert document["files"] == ["more.json"]
     assert "triton" in document["provenance"]
-
-
-def test_a_folder_for_each_file(
-    timings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Files and folders come in pairs; a file without one is refused before anything is read."""
-    command = ["ablate", str(timings), "--recording", str(timings), "--kernels", str(DATA)]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit):
-        ablate.main()
-    assert "1 --kernels for 2 files: give one for each" in capsys.readouterr().err

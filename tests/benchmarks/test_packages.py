@@ -13,14 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.packages import processes
 from benchmarks.packages.catalogue import (
     AGAIN,
     FOLDER,
     FRESH,
     PLAIN,
     PROGRAMS,
-    WARM,
     Program,
     Way,
 )
@@ -29,7 +27,7 @@ from benchmarks.packages.programs import stopwatch
 from benchmarks.packages.programs.stopwatch import ROUNDS
 from benchmarks.packages.rounds import run_ways
 from benchmarks.packages.summary import judged, summary, table
-from benchmarks.packages.tolerances import UNITS, as_exact, compared, difference, worst
+from benchmarks.packages.tolerances import UNITS, compared, difference
 
 TORCH_PROGRAM = f"""\
 import os, sys
@@ -225,15 +223,6 @@ def test_overlaps_count_once() -> None:
     assert stopwatch.busy_us([]) == 0.0
 
 
-def test_ways() -> None:
-    """Both plain ways share caches, and both of asmtune's; the program's file comes last."""
-    assert PLAIN.caches == AGAIN.caches != FRESH.caches == WARM.caches
-    assert PLAIN.command == ()
-    assert FRESH.command == WARM.command == ("-m", "asmtune", "run")
-    environment = processes._environment(Place(Path("a"), Path("b"), 1.0))
-    assert len({environment[name] for name in processes._CACHES}) == len(processes._CACHES)
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_programs(program: Program) -> None:
     """A program runs the operations that the catalogue has, and does not know asmtune."""
@@ -331,13 +320,6 @@ def test_as_exact(tmp_path: Path, units: float, reference_off: float | None, exp
         assert "the plain program is" in row["exactness"]["asmtune"]["y"]["why"]
 
 
-def test_another_dtype_is_never_as_exact() -> None:
-    """Values right to the last place in a dtype that the plain program does not give differ."""
-    values = torch.linspace(0.1, 1.0, 64)
-    row = as_exact(values, [values.half()], [values])
-    assert row == {"as_exact": False, "why": "the calls differ in their dtype"}
-
-
 @pytest.mark.parametrize("failed", ["plain", "asmtune"])
 def test_judged_without_a_result(tmp_path: Path, failed: str) -> None:
     """Where one way has no result nothing is called equal, and the error is kept."""
@@ -350,10 +332,3 @@ def test_judged_without_a_result(tmp_path: Path, failed: str) -> None:
     programs = [{"program": "p", "operations": result}]
     assert summary(programs)["without_result"] == 1
     assert "killed" in table(programs)
-
-
-def test_worst() -> None:
-    """An output that cannot be compared counts as further off than any that can."""
-    rows = [{"max_share": 0.5}, {"why": "shape"}, {"max_share": 0.75}]
-    assert worst(rows) == {"why": "shape"}
-    assert worst(rows[::2]) == {"max_share": 0.75}

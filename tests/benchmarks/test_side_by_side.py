@@ -68,22 +68,6 @@ def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--gpus", "0"], "--gpus 0: at least 1"),
-        (["--parts", "0"], "--parts 0: at least 1"),
-        (["--lanes", "7"], "no lane 7; there are 0 to 3"),
-        (["--keep", "none.json", "--gpus", "1"], "--keep none.json"),
-    ],
-)
-def test_bad_options(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """An option that cannot be is told in one line, before anything runs."""
-    with pytest.raises(SystemExit) as caught:
-        program.main(["kernels", *options])
-    assert message in capsys.readouterr().err + str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("effort", "run", "share", "seconds", "scaled"),
     [
         (Effort(100.0, 5), 10, 1.0, 10.0, False),
