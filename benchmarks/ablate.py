@@ -47,9 +47,9 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import judged_moments
-from asmtune.workshop.replay.results import CUTS, ScorerResult
+from asmtune.workshop.replay.results import ScorerResult
 from asmtune.workshop.replay.train import rank_unseen, unseen_result
-from benchmarks.harness import RESULTS, target_of, write
+from benchmarks.harness import RESULTS, SHARES, laid_out, target_of, write
 
 
 @dataclass(frozen=True)
@@ -272,15 +272,15 @@ def report(
     jobs: int,
     parts: int | None = None,
 ) -> dict[str, Any]:
-    """Report the share kept by each ablation, over all kernels of `own` and by kernel; log it."""
-    print(f"{'':42}" + "".join(f"{cut:>13}" for cut in (*CUTS, "worst_top10")))
+    """Report the share kept by each ablation, over all kernels of `own` and by kernel."""
     scorers = {}
     for name, columns in ABLATIONS.items():
         tasks = ablated(own, columns, target)
         result = unseen(name, tasks, ablated(more, columns, target), jobs, parts)
-        total = _numbers(result)
-        print(f"{name:42}" + "".join(f"{share:13.4f}" for share in total.values()), flush=True)
-        scorers[name] = {"all": total, "kernels": {k: _numbers(result, k) for k in result.kernels}}
+        scorers[name] = {
+            "all": _numbers(result),
+            "kernels": {k: _numbers(result, k) for k in result.kernels},
+        }
     return {
         "scorers": scorers,
         "tasks": len(own),
@@ -288,6 +288,13 @@ def report(
         "tasks_to_learn_from": len(own) + len(more),
         "kernels_to_learn_from": len({timed.task.kernel for timed in (*own, *more)}),
     }
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Tabulate the share of the best speed that each ablation keeps."""
+    scorers = content["scorers"].items()
+    rows = ({"features": scorer, **found["all"]} for scorer, found in scorers)
+    return laid_out({"features": "{features}", **SHARES}, rows)
 
 
 def main() -> None:
@@ -304,9 +311,10 @@ def main() -> None:
         reader = Reader(target, make_scorer("chance"), settings, progress=progress)
         pairs = zip(oracles, options.kernels, strict=True)
         own, *more = [list(read(oracle, kernels, reader)) for oracle, kernels in pairs]
-    result = report(own, [task for tasks in more for task in tasks], target, settings.jobs)
+    others = [task for tasks in more for task in tasks]
+    result = report(own, others, target, settings.jobs, options.parts)
     seconds = round(time.perf_counter() - start, 1)
-    write(
+    content = write(
         options.output,
         {
             **result,
@@ -316,6 +324,7 @@ def main() -> None:
             "seconds": seconds,
         },
     )
+    print(document(content))
 
 
 if __name__ == "__main__":

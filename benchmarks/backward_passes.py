@@ -34,7 +34,7 @@ from asmtune.kernels import (
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.workshop.kernel_checks.tolerances import excess
-from benchmarks.harness import Ways, parser, raced, until, write
+from benchmarks.harness import Ways, device_of, parser, raced, table, until, write
 
 Shape = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
@@ -203,6 +203,20 @@ def record(
         own = [row for row in rows if row["function"] == name]
         write(folder / f"backward_{name}.json", {"dtype": "fp16", "rows": own})
     return not any("wrong" in row for row in rows)
+
+
+def document(*files: Mapping[str, Any]) -> str:
+    """Tabulate training steps beside cuDNN's."""
+    lines = []
+    for data in files:
+        for found in data["rows"]:
+            sizes = " ".join(f"{size} {n}" for size, n in found["shape"].items())
+            passes = ("forward and backward", "backward")
+            times = (f"{found['times'][f'ours, {one}']['p50_us']:.0f}" for one in passes)
+            speeds = (f"{found[f'{one}, over torch']:.2f}" for one in passes)
+            lines.append([found["function"], sizes, device_of(data), *times, *speeds])
+    heads = ("function", "sizes", "GPU", "both, us", "backward, us")
+    return table((*heads, "both over cuDNN", "backward over cuDNN"), lines)
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits
 from asmtune.tuning.search.strategies import STRATEGIES
-from benchmarks.harness import parser, target_of, write
+from benchmarks.harness import laid_out, parser, target_of, write
 from benchmarks.strategy_replay import BUDGETS, NOISE, ReplayPlan, replay_strategies
 
 if TYPE_CHECKING:
@@ -88,9 +88,31 @@ def main() -> None:
         "efforts": {name: asdict(effort_plan(effort).pace) for name, effort in efforts().items()},
         "seconds": round(time.perf_counter() - start, 1),
     }
-    write(options.output, {**about, "plans": plans_json})
+    print(document(write(options.output, {**about, "plans": plans_json})))
     if not options.efforts:
         draw(plans_json, options.output.with_suffix(".svg"))
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Tabulate what each search compiles, times and keeps."""
+    found = content["plans"]
+    searches = {
+        f"effort `{effort}`": found[f"effort {effort}"]["all"]
+        for effort in ("quick", "balanced", "thorough")
+    }
+    if "random" in found:
+        fewer = found["random"]["by_compiles"]["192"] | {"compiles": 192, "timings": 192}
+        searches["`hierarchical`"] = found["hierarchical"]["all"]
+        searches["`random`, as many compiles as `thorough`"] = fewer
+        searches["all configs, up to 512"] = found["exhaustive"]["all"]
+    columns = {
+        f"{content['tasks']} tasks": "{search}",
+        "compiles a task": "{compiles:.0f}",
+        "timings a task": "{timings:.0f}",
+        "share of the best speed kept": "{kept:.4f}",
+        "worst task": "{worst:.3f}",
+    }
+    return laid_out(columns, ({"search": name, **end} for name, end in searches.items()))
 
 
 def plans(*, curves: bool) -> list[ReplayPlan]:

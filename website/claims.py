@@ -11,76 +11,11 @@ from benchmarks.kernels.plan import Place
 from benchmarks.kernels.rows import compared
 from website.files import link, results, shown
 
-STAR: Final = " *"
 BELOW: Final = 0.97
 DEVICES: Final = {"H100": ("h100_kernels", "wide_h100"), "H200": ("kernels", "wide_h200")}
 PLAIN: Final = ("gru_step", "tiled_matmul")
 """The plain way of another kernel, and the template."""
-TASKS: Final = {
-    "gemm": "GEMM",
-    "gemm_bias_gelu": "GEMM + bias + GELU",
-    "attention": "attention",
-    "layernorm": "layer norm",
-    "broadcast_relu": "broadcast + ReLU",
-}
-
 Row = Mapping[str, Any]
-
-
-@shown(first_look=("gemm", "attention"), side_by_side=None)
-def tunings(kernels: Sequence[str] | None) -> str:
-    """Compare the seconds of whole tunings, and say what was scaled.
-
-    Args:
-        kernels: those whose first task is listed; None for all tasks.
-    """
-    data = results("side_by_side")
-    tasks, summary, cores = data["tasks"], data["summary"], data["cores_a_lane"]
-    listed = tasks
-    if kernels is not None:
-        listed = [next(t for t in tasks if t["kernel"] == kernel) for kernel in kernels]
-    total, means = summary["seconds"], summary["speed"]
-    share = f"{means['geomean']:.3f} (worst {means['worst']:.3f})"
-    label = f"{summary['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
-    star = STAR if _scaled(tasks) else ""
-    seconds = [f"{total['autotune']:,.0f} s{star}", f"{total['exhaustive_5_20']:.0f} s"]
-    heads = (f"H200, {cores} cores, caches empty", "`triton.autotune`")
-    heads += (f"all compiled by {cores}, timed 5/20 ms", "asmtune")
-    heads += ("speed of the config chosen, best of all timed 5/20 ms = 1",)
-    rows = [*map(_task, listed), [label, *seconds, f"{total['asmtune']:.0f} s", share]]
-    return "\n\n".join([table(heads, rows), *_notes()])
-
-
-def _task(task: Row) -> list[str]:
-    sizes = [str(size) for size in task["shape"].values() if not isinstance(size, bool)]
-    by_triton, times = task["triton.autotune"], task["retimed_us"]
-    star = STAR if by_triton.get("scaled") else ""
-    return [
-        f"{TASKS[task['kernel']]} {', '.join(sizes)}, {task['configs']} configs",
-        f"{by_triton['seconds']:.0f} s{star}",
-        f"{task['exhaustive']['coarse']['seconds']:.0f} s",
-        f"{task['asmtune']['seconds']:.1f} s",
-        f"{times['exhaustive'] / times['asmtune']:.3f}",
-    ]
-
-
-def _notes() -> Iterator[str]:
-    """Say what was scaled, how many seconds were run for it, and what the model's fit took."""
-    data = results("side_by_side")
-    if scaled := _scaled(data["tasks"]):
-        share = sum(one["run"] for one in scaled) / sum(one["configs"] for one in scaled)
-        yield (
-            f"`*` Scaled: a random {share:.0%} of the configs was run, where all would take over "
-            f"{data.get('scaled_above_s', 300):.0f} s, and its choice is the best of those. "
-            f"{sum(one['seconds'] for one in scaled):,.0f} s are scaled, for which "
-            f"{sum(one['seconds_run'] for one in scaled):,.0f} s were run."
-        )
-    yield f"The fit of `learned`, once an installation, took {data['fit_of_learned_s']:.1f} s more."
-
-
-def _scaled(tasks: Sequence[Row]) -> list[Row]:
-    runs = (task["triton.autotune"] for task in tasks if "triton.autotune" in task)
-    return [run for run in runs if run.get("scaled")]
 
 
 @shown()
@@ -232,24 +167,6 @@ def recurrent_wide() -> str:
             lines.append([device, *sizes, *times])
     heads = ("GPU", "steps", "batch", "hidden", "us", "over cuDNN", "over a launch a step")
     return table((*heads, "p90 over p50"), lines)
-
-
-@shown()
-def backward_passes() -> str:
-    """List training steps of convolutions and GRU layers, beside cuDNN's."""
-    lines = []
-    for name in ("conv2d", "gru"):
-        data = results(f"backward_{name}")
-        device = data["provenance"]["device"].removeprefix("NVIDIA ").partition(" ")[0]
-        for row in data["rows"]:
-            sizes = " ".join(f"{size} {n}" for size, n in row["shape"].items())
-            passes = ("forward and backward", "backward")
-            times = (f"{row['times'][f'ours, {one}']['p50_us']:.0f}" for one in passes)
-            speeds = (f"{row[f'{one}, over torch']:.2f}" for one in passes)
-            lines.append([name, sizes, device, *times, *speeds])
-    heads = ("function", "sizes", "GPU", "both, us", "backward, us")
-    heads += ("both over cuDNN", "backward over cuDNN")
-    return table(heads, lines)
 
 
 @shown()

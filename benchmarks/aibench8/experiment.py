@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,15 +131,3 @@ def untuned(task: Task, device: str) -> list[Entrant]:
         )
         for config in module.CONFIGS
     ]
-
-
-def line(result: Mapping[str, Any], speedups: Mapping[str, Mapping[str, float]]) -> str:
-    """Format a kernel's result as text."""
-    if "failed" in result:
-        return f"{result['kernel']:<12} FAILED: {result['failed']}"
-    times = [row["p50_us"] for row in result["race"] if "p50_us" in row and row["bar"] == BASELINE]
-    bars = "  ".join(f"{bar} {figures['speedup']:.2f}" for bar, figures in speedups.items())
-    wrong = [row for row in result["race"] if "failed" in row]
-    base = min(times, default=float("nan"))
-    text = f"{result['kernel']:<12}{base:>9.2f} us  {bars}  ({result['seconds']} s)"
-    return text + "".join(f"  {row['bar']} FAILED: {row['failed']}" for row in wrong)

@@ -10,7 +10,8 @@ from typing import Any, Final
 import torch
 
 from asmtune.workshop.replay.results import geometric_mean
-from benchmarks.packages.rounds import TIMES, middle, speeds, spread
+from benchmarks.harness import table
+from benchmarks.packages.rounds import TIMES, middle, speeds
 from benchmarks.packages.tolerances import as_exact, compared, worst
 
 _OWN: Final = ("asmtune", "asmtune_warm")
@@ -29,7 +30,7 @@ def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
         every other output is so against the reference; else "differ", or None. `exactness`: the
         errors against the reference, where one was needed. `spread`: how far the plain program's
         own first and last call are apart. `speed`: plain time over asmtune's on the GPU, median
-        of the rounds; `speed_of_call`: the same with the host; `quartiles` of both. `first_s`:
+        of the rounds; `speed_of_call`: the same with the host. `first_s`:
         seconds of the first call, tuning included; all by way.
     """
     plain = runs["plain"]["operations"]
@@ -57,13 +58,11 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
 
 
 def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an operation's speeds and their quartiles, by way, from the rounds in its rows."""
+    """Give an operation's speeds by way, from the rounds in its rows."""
     result: dict[str, Any] = {key: {} for key in TIMES}
-    result["quartiles"] = {key: {} for key in TIMES}
     for way, row in rows.items():
         for key, ratios in speeds(row).items():
             result[key][way] = middle(ratios)
-            result["quartiles"][key][way] = spread(ratios)
     return result
 
 
@@ -144,19 +143,40 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def table(programs: Sequence[Mapping[str, Any]]) -> str:
-    """Write a line an operation: seconds of the first call by way, speed, what outputs are."""
-    ways = ("plain", "plain_again", *_OWN)
-    head = "".join(f"{way:>14}" for way in ways)
-    lines = [f"{'first call, seconds':34}{head}{'speed, quartiles':>22}{'of call':>8}  outputs"]
+OPERATIONS: Final = {
+    "gla": "gla forward",
+    "gated_delta_rule": "gated delta rule forward",
+    "dyt": "DyT forward and backward",
+    "mlp": "SwiGLU MLP",
+    "moe": "mixture of experts",
+    "layer_norm": "layer norm forward and backward",
+    "cross_entropy": "cross entropy forward and backward",
+    "bmm": "bmm (its own tuner, left alone)",
+    "token": "1 token",
+    "batch": "16 tokens",
+    "prompt": "2048 tokens",
+    "scan": "scan by chunks, forward and backward",
+    "gated_norm": "gated RMS norm, forward and backward",
+    "cut_cross_entropy": "loss without logits, forward and backward",
+    "tensorwise": "cast to FP8, one scale",
+    "experts": "cast of experts to FP8, a scale a row",
+}
+
+
+def document(programs: Sequence[Mapping[str, Any]]) -> str:
+    """Tabulate each operation: seconds of the first call by way, GPU speed, what outputs are."""
+    lines = []
     for program in programs:
+        origin = program["provenance"]
+        measured = f"{origin['date']:.10}, {origin['commit']}"
         for name, row in program["operations"].items():
-            cells = "".join(f"{row['first_s'].get(way, float('nan')):14.2f}" for way in ways)
-            speed, of_call = (row[key].get("asmtune", float("nan")) for key in TIMES)
-            quartiles = row["quartiles"]["speed"].get("asmtune")
-            around = "{:.3f}-{:.3f}".format(*quartiles) if quartiles else ""
-            said = row["verdict"] or "none"
-            said += f": {row['errors']}" if row["errors"] else ""
-            cells += f"{speed:8.3f}{around:>14}{of_call:8.3f}"
-            lines.append(f"{program['program'] + ' ' + name:34}{cells}  {said}")
-    return "\n".join([*lines, str(summary(programs))])
+            label = f"{program['package'].split()[0]}, {OPERATIONS.get(name, name)}"
+            first = (
+                f"{row['first_s'][way]:.{digits}f} s" if way in row["first_s"] else "-"
+                for way, digits in (("plain", 1), ("asmtune", 1), ("asmtune_warm", 2))
+            )
+            speed = row["speed"].get("asmtune")
+            said = row["verdict"] or f"none: {row['errors']}"
+            lines.append([label, *first, f"{speed:.3f}" if speed else "-", said, measured])
+    heads = ("package, operation", "`triton.autotune`", "asmtune", "the next process")
+    return table((*heads, "GPU speed", "outputs", "measured, commit"), lines)

@@ -31,7 +31,7 @@ from asmtune.tuning.options import EFFORTS
 from benchmarks.aibench8 import __main__ as command
 from benchmarks.aibench8 import experiment
 from benchmarks.aibench8.contest import Entrant, race
-from benchmarks.aibench8.summary import BARS, speedups, summary
+from benchmarks.aibench8.summary import BARS, document, speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task, contract_of, without_contract
 from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
 from tests.kernels.accuracy import module_of
@@ -205,8 +205,8 @@ def test_a_kernel_from_tuning_to_result(
     assert len(full["candidates_us"]) == tried
     assert speedups(found["race"])["full"]["speedup"] == 2.0
     assert json.loads(json.dumps(found)) == found
-    text = experiment.line(found, speedups(found["race"]))
-    assert "full 2.00  dispatch_off 1.00  contract_off 2.00  asm_off 2.00" in text
+    content = {"meta": {"device": "NVIDIA H200"}, "summary": summary([found])}
+    assert "| softmax | 2.00 | 1.00 | 2.00 | 2.00 |" in document(content)
 
 
 def test_draws_end_in_time(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def test_tables_are_written() -> None:
     """What stood in a table's place goes."""
     made = written("a\n<!-- table: launches -->\nold\n<!-- end -->\nb", PAGE)
     assert "old" not in made
-    assert "| `@asm_autotune` | " in made
+    assert "| `asm_autotune` | " in made
     assert made.startswith("a\n<!-- table")
     assert made.endswith("<!-- end -->\nb")
 

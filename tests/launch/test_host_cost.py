@@ -24,8 +24,8 @@ from benchmarks.host_cost import (
     CASES,
     FORWARD,
     RECORDED,
+    document,
     launch_first_configs,
-    line,
     row,
     ways,
 )
@@ -117,7 +117,8 @@ def test_rows_of_the_measurement(launched: FakeDriver, name: str) -> None:
     for phase in phases:
         assert {"ours", "torch", "function", "of_torch"} == found[phase].keys()
     assert found["prepared"] >= 1
-    assert name in line(name, found)
+    file = {"provenance": {"device": "NVIDIA H200"}, "functions": {name: found}}
+    assert f"| `{name}`, {FORWARD} | " in document(file)
     assert launched.noted.launches
 
 
