@@ -13,9 +13,7 @@ import pytest
 from asmtune.report.figures import DARK, GROUND, look, saved
 from asmtune.workshop.roofline import figure as roofline_figure
 from asmtune.workshop.roofline.document import chart_json
-from benchmarks import replay_strategies
 from benchmarks import roofline as roofline_benchmark
-from benchmarks.harness import RESULTS
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
@@ -36,16 +34,9 @@ def roofline() -> Any:
     return roofline_figure.drawn(roofline_benchmark.chart_of(committed))
 
 
-def strategies() -> Any:
-    """benchmarks/results/replay_strategies.svg."""
-    results = json.loads((RESULTS / "replay_strategies.json").read_text())
-    return replay_strategies.drawn(results["plans"])
-
-
 FIGURES: dict[str, tuple[Callable[[], Any], Path]] = {
     "kernels": (kernels, document.FIGURE),
     "roofline": (roofline, roofline_benchmark.FIGURE),
-    "strategies": (strategies, RESULTS / "replay_strategies.svg"),
 }
 
 LEGENDS = {
@@ -54,7 +45,6 @@ LEGENDS = {
         *("DRAM, 4.8 TB/s", "L2, 9.7 TB/s", "67 TFLOP/s fp32 cores", "measured"),
         *("990 TFLOP/s fp16, bf16 tensor", "from the default config to the tuned one"),
     },
-    "strategies": {*replay_strategies.CURVES.values(), "asmtune, effort balanced"},
 }
 
 
