@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -174,17 +174,11 @@ def replay_strategies(
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(
-    task: Judged,
-    plan: ReplayPlan,
-    predictor: Predictor,
-    seed: int,
-    later: Callable[[], Sequence[Verdict]] | None = None,
-) -> Replayed:
-    """Search a task; `later` is the state's, where the task's sketches are a sample."""
+def searched(task: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
+    """Search a task."""
     rows = {v.config: row for row, v in zip(task.task.rows, task.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in task.compiled})
-    state = State(task.sketched, task.sketched[0].config, later=later)
+    state = State(task.sketched, task.sketched[0].config)
     marks = _Marks(state, rows, plan.limits.finalists)
     strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)

@@ -30,7 +30,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.options import EFFORTS
 from benchmarks.aibench8 import __main__ as command
 from benchmarks.aibench8 import experiment
-from benchmarks.aibench8.contest import Entrant, race
+from benchmarks.aibench8.experiment import Entrant, race
 from benchmarks.aibench8.summary import BARS, document, speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task, contract_of, without_contract
 from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
