@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -70,7 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     w, m = (torch.randn(total, device=device) for _ in range(2))
     arguments = {
         "w_ptr": w,
-        "g_ptr": torch.randn(total, device=device).to(torch_dtype(dtype)),
+        "g_ptr": normal((total,), dtype, device),
         "m_ptr": m,
         "v_ptr": torch.rand(total, device=device),
         "new_m_ptr": torch.empty_like(m),

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -68,12 +67,11 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows and weights."""
     rows, cols = shape["rows"], shape["cols"]
-    kind = torch_dtype(dtype)
-    x, residual = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
+    x, residual = (normal((rows, cols), dtype, device) for _ in range(2))
     arguments = {
         "x_ptr": x,
         "residual_ptr": residual,
-        "w_ptr": torch.randn(cols, device=device).to(kind),
+        "w_ptr": normal((cols,), dtype, device),
         "sum_ptr": torch.empty_like(x),
         "y_ptr": torch.empty_like(x),
         "rows": rows,

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -66,7 +65,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    x = normal((rows, cols), dtype, device)
     y = torch.empty(rows, device=device, dtype=torch.int32)
     arguments = {"x_ptr": x, "y_ptr": y, "rows": rows, "cols": cols}
     return launch(kernel, shape, arguments, (rows, "ROWS"))

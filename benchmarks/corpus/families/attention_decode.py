@@ -12,10 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -93,9 +92,8 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random queries, keys and values; `heads` counts all heads of the cache."""
     heads, group, N, D, splits = (shape[name] for name in ("heads", "group", "N", "D", "splits"))
-    kind = torch_dtype(dtype)
-    q = torch.randn(heads, group, D, device=device).to(kind)
-    k, v = (torch.randn(heads, N, D, device=device).to(kind) for _ in range(2))
+    q = normal((heads, group, D), dtype, device)
+    k, v = (normal((heads, N, D), dtype, device) for _ in range(2))
     y = torch.empty(heads, splits, group, D, device=device)
     arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": y, "N": N}
     arguments |= {"span": triton.cdiv(N, splits), "scale": D**-0.5 * 1.4426950408889634}

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -66,9 +65,8 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random sequences and taps."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
-    kind = torch_dtype(dtype)
-    x = torch.randn(batch, time, width, device=device).to(kind)
-    arguments = {"x_ptr": x, "w_ptr": torch.randn(width, 4, device=device).to(kind)}
+    x = normal((batch, time, width), dtype, device)
+    arguments = {"x_ptr": x, "w_ptr": normal((width, 4), dtype, device)}
     arguments |= {"y_ptr": torch.empty_like(x), "time": time, "width": width, "TAPS": 4}
     return launch(kernel, shape, arguments, (width, "BLOCK_C"), (time, "BLOCK_T"), batch)
 

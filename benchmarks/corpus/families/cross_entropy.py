@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -71,7 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random logits and targets."""
     rows, vocabulary = shape["rows"], shape["vocabulary"]
     arguments = {
-        "x_ptr": torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype)),
+        "x_ptr": normal((rows, vocabulary), dtype, device),
         "target_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": torch.empty(rows, device=device),
         "rows": rows,

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -64,7 +63,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random logits, targets and gradients."""
     rows, vocabulary = shape["rows"], shape["vocabulary"]
-    x = torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype))
+    x = normal((rows, vocabulary), dtype, device)
     arguments = {
         "x_ptr": x,
         "target_ptr": torch.randint(0, vocabulary, (rows,), device=device),

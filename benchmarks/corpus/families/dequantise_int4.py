@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -74,7 +74,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random bytes, scales and zeros."""
     rows, cols = shape["rows"], shape["cols"]
     kind = torch_dtype(dtype)
-    scale, zero = (torch.randn(rows, cols // 128, device=device).to(kind) for _ in range(2))
+    scale, zero = (normal((rows, cols // 128), dtype, device) for _ in range(2))
     arguments = {
         "w_ptr": torch.randint(0, 256, (rows, cols // 2), device=device, dtype=torch.uint8),
         "scale_ptr": scale,

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -60,7 +59,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random gradients and indices, and a table at zero."""
     rows, cols, vocabulary = shape["rows"], shape["cols"], shape["vocabulary"]
     arguments = {
-        "dy_ptr": torch.randn(rows, cols, device=device).to(torch_dtype(dtype)),
+        "dy_ptr": normal((rows, cols), dtype, device),
         "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": torch.zeros(vocabulary, cols, device=device),
         "rows": rows,

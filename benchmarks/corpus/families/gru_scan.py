@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -64,8 +63,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random gates and inputs."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
-    kind = torch_dtype(dtype)
-    gate, x = (torch.randn(batch, time, width, device=device).to(kind) for _ in range(2))
+    gate, x = (normal((batch, time, width), dtype, device) for _ in range(2))
     arguments = {"gate_ptr": gate, "x_ptr": x, "y_ptr": torch.empty_like(x)}
     arguments |= {"time": time, "width": width}
     return launch(kernel, shape, arguments, (width, "BLOCK"), batch)

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -71,7 +70,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows with their own moments, and a result at zero."""
     rows, cols = shape["rows"], shape["cols"]
-    x, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
+    x, dy = (normal((rows, cols), dtype, device) for _ in range(2))
     arguments = {
         "dy_ptr": dy,
         "x_ptr": x,

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import bounded, launch, walkers
+from benchmarks.corpus.host import bounded, launch, normal, walkers
 
 
 @triton.jit
@@ -76,8 +75,8 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a = torch.randn(M, K, device=device).to(torch_dtype(dtype))
-    b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
+    a = normal((M, K), dtype, device)
+    b = normal((K, N), dtype, device)
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
 
     return launch(kernel, shape, arguments, walkers)

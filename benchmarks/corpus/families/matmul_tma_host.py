@@ -15,10 +15,9 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -88,8 +87,8 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a = torch.randn(M, K, device=device).to(torch_dtype(dtype))
-    b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
+    a = normal((M, K), dtype, device)
+    b = normal((K, N), dtype, device)
     arguments = {
         "a_desc": TensorDescriptor.from_tensor(a, [32, 32]),
         "b_desc": TensorDescriptor.from_tensor(b, [32, 32]),

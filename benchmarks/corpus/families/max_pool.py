@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -65,7 +64,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random images."""
     planes, height, width = shape["planes"], shape["height"], shape["width"]
-    x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
+    x = normal((planes, height, width), dtype, device)
     y = x.new_empty(planes, (height + 1) // 2, (width + 1) // 2)
     arguments = {"x_ptr": x, "y_ptr": y, "total": y.numel(), "height": height, "width": width}
     arguments |= {"out_height": y.shape[1], "out_width": y.shape[2]}

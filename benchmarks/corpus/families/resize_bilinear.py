@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -72,7 +71,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random images."""
     planes, height, width, times = (shape[n] for n in ("planes", "height", "width", "times"))
-    x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
+    x = normal((planes, height, width), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(planes, times * height, times * width)}
     arguments |= {"height": height, "width": width, "scale": 1.0 / times}
     arguments |= {"out_height": times * height, "out_width": times * width}

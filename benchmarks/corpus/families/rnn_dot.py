@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import launch
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -71,7 +71,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random inputs; the width must be a power of two."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     kind = torch_dtype(dtype)
-    x = torch.randn(batch, time, width, device=device).to(kind)
+    x = normal((batch, time, width), dtype, device)
     w = (torch.randn(width, width, device=device) * 0.5 * width**-0.5).to(kind)
     y = torch.empty(batch, width, device=device)
     arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y, "batch": batch, "time": time}

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -64,7 +63,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random probabilities and gradients."""
     rows, cols = shape["rows"], shape["cols"]
-    p, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
+    p, dy = (normal((rows, cols), dtype, device) for _ in range(2))
     arguments = {"p_ptr": p.softmax(1), "dy_ptr": dy, "y_ptr": torch.empty_like(p), "cols": cols}
     return launch(kernel, shape, arguments, rows)
 

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -73,7 +72,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
-    x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
+    x = normal((M, N), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "M": M, "N": N}
     return launch(kernel, shape, arguments, (N, "BLOCK_N"))
 

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -72,9 +71,8 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random states and inputs."""
     batch, width, state = shape["batch"], shape["width"], shape["state"]
-    kind = torch_dtype(dtype)
-    x, dt = (torch.randn(batch, width, device=device).to(kind) for _ in range(2))
-    b, c = (torch.randn(batch, state, device=device).to(kind) for _ in range(2))
+    x, dt = (normal((batch, width), dtype, device) for _ in range(2))
+    b, c = (normal((batch, state), dtype, device) for _ in range(2))
     h = torch.randn(batch, width, state, device=device)
     arguments = {"state_ptr": h, "x_ptr": x, "dt_ptr": dt}
     arguments |= {"a_ptr": -torch.rand(width, state, device=device), "b_ptr": b, "c_ptr": c}

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -69,7 +68,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random cube."""
     depth, height, width = shape["depth"], shape["height"], shape["width"]
-    x = torch.randn(depth, height, width, device=device).to(torch_dtype(dtype))
+    x = normal((depth, height, width), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "depth": depth}
     arguments |= {"height": height, "width": width}
     return launch(

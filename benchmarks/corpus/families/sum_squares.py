@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -58,7 +57,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random vector, and a sum at zero."""
     total = shape["total"]
-    x = torch.randn(total, device=device).to(torch_dtype(dtype))
+    x = normal((total,), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device), "total": total}
     return launch(kernel, shape, arguments, "PROGRAMS")
 

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch, tiles
+from benchmarks.corpus.host import held, launch, normal, tiles
 
 
 @triton.jit
@@ -65,7 +64,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
-    x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
+    x = normal((M, N), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M), "M": M, "N": N}
     return launch(kernel, shape, arguments, tiles)
 

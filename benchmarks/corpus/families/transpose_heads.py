@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.host import held, launch
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -66,7 +65,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads."""
     batch, time, heads, D = (shape[name] for name in ("batch", "time", "heads", "D"))
-    x = torch.randn(batch, time, heads, D, device=device).to(torch_dtype(dtype))
+    x = normal((batch, time, heads, D), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(batch, heads, D, time)}
     arguments |= {"time": time, "heads": heads, "D": D}
     return launch(kernel, shape, arguments, (time, "BLOCK_T"), (D, "BLOCK_D"), batch * heads)
