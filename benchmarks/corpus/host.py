@@ -27,7 +27,8 @@ def launch(
     Args:
         kernel: the Triton function.
         shape: the launch's shape.
-        arguments: the kernel's arguments but those of the config.
+        arguments: the kernel's arguments but those of the config, and those that the shape has by
+            their names.
         grid: a function of all values; or for each axis how many programs it has: a number, the
             name of a value, or an extent (or the name of one) and the names of the sizes that a
             program has of it.
@@ -38,7 +39,9 @@ def launch(
 
     made: Any = grid if all(isinstance(axis, int) for axis in grid) else programs
     name = Path(kernel.fn.__code__.co_filename).stem
-    return Problem(kernel, arguments, grid[0] if callable(grid[0]) else made, shape, name)
+    known = {**shape, **arguments}
+    given = {parameter: known[parameter] for parameter in kernel.arg_names if parameter in known}
+    return Problem(kernel, given, grid[0] if callable(grid[0]) else made, shape, name)
 
 
 def _programs(axis: Any, values: Mapping[str, Any]) -> int:

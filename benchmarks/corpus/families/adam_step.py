@@ -77,7 +77,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "new_v_ptr": torch.empty_like(m),
         "half_ptr": torch.empty(total, device=device, dtype=torch_dtype(dtype)),
         "y_ptr": torch.empty_like(w),
-        "total": total,
         "rate": 1e-3,
     }
     return launch(kernel, shape, arguments, (total, "BLOCK"))

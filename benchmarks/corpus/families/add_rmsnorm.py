@@ -74,8 +74,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "w_ptr": normal((cols,), dtype, device),
         "sum_ptr": torch.empty_like(x),
         "y_ptr": torch.empty_like(x),
-        "rows": rows,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (rows, "EACH"))
 

@@ -91,9 +91,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "lse_ptr": torch.rand(heads, N, device=device) + 10.0,
         "delta_ptr": torch.randn(heads, N, device=device),
         "y_ptr": torch.empty_like(q),
-        "N": N,
         "scale": scale,
-        "D": D,
     }
     return launch(kernel, shape, arguments, (N, "BLOCK_M"), heads)
 

@@ -128,7 +128,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     return launch(
         kernel,
         shape,
-        {**arguments, "N": N, "scale": D**-0.5 * 1.4426950408889634, "D": D},
+        {**arguments, "scale": D**-0.5 * 1.4426950408889634},
         (N, "BLOCK_M"),
         B * H,
     )

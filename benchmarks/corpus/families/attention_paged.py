@@ -97,12 +97,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "table_ptr": torch.randperm(batch * pages, device=device).to(torch.int32),
         "length_ptr": length.to(torch.int32),
         "y_ptr": torch.empty_like(q),
-        "heads": heads,
-        "pages": pages,
         "scale": D**-0.5 * 1.4426950408889634,
         "GROUP": shape["group"],
         "PAGE": PAGE,
-        "D": D,
     }
     return launch(kernel, shape, arguments, batch, heads)
 

@@ -69,7 +69,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     batch, S = shape["batch"], shape["S"]
     a, b = (normal((batch, S, S), dtype, device) for _ in range(2))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(a), "batch": batch, "S": S}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(a)}
     return launch(kernel, shape, arguments, (batch, "EACH"))
 
 

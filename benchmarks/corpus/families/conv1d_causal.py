@@ -67,7 +67,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     x = normal((batch, time, width), dtype, device)
     arguments = {"x_ptr": x, "w_ptr": normal((width, 4), dtype, device)}
-    arguments |= {"y_ptr": torch.empty_like(x), "time": time, "width": width, "TAPS": 4}
+    arguments |= {"y_ptr": torch.empty_like(x), "TAPS": 4}
     return launch(kernel, shape, arguments, (width, "BLOCK_C"), (time, "BLOCK_T"), batch)
 
 

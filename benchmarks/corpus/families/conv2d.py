@@ -85,7 +85,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(batch, height, width, C, device=device, dtype=kind)
     w = torch.randn(taps, taps, C, K, device=device, dtype=kind)
     arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": x.new_empty(batch, height, width, K)}
-    arguments |= {"batch": batch, "height": height, "width": width, "C": C, "K": K, "TAPS": taps}
+    arguments |= {"TAPS": taps}
     pixels = batch * height * width
     return launch(kernel, shape, arguments, (pixels, "BLOCK_M"), (K, "BLOCK_N"))
 

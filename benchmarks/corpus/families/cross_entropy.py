@@ -73,8 +73,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((rows, vocabulary), dtype, device),
         "target_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": torch.empty(rows, device=device),
-        "rows": rows,
-        "vocabulary": vocabulary,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"))
 

@@ -80,8 +80,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale_ptr": scale,
         "zero_ptr": zero,
         "y_ptr": torch.empty(rows, cols, device=device, dtype=kind),
-        "rows": rows,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols // 2, "BLOCK"))
 

@@ -77,7 +77,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random elements; 3 in 10 are dropped, by 1 or 4 numbers a counter."""
     total, four = shape["total"], shape["four"]
     x = torch.randn(total, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "total": total, "FOUR": four}
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "FOUR": four}
     arguments |= {"count": triton.cdiv(total, 4) if four else total, "drop": 0.3, "seed": 1234}
     return launch(kernel, shape, arguments, ("count", "BLOCK", "STEPS"))
 

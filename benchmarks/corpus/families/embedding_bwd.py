@@ -62,8 +62,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "dy_ptr": normal((rows, cols), dtype, device),
         "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": torch.zeros(vocabulary, cols, device=device),
-        "rows": rows,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 

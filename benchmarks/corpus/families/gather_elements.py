@@ -63,8 +63,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "index_ptr": torch.randint(0, cols, (rows, cols), device=device, dtype=torch.int32),
         "y_ptr": torch.empty_like(x),
-        "rows": rows,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (cols, "BLOCK"), (rows, "ROWS"))
 

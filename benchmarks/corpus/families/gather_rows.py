@@ -64,8 +64,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": x.new_empty(rows, cols),
-        "rows": rows,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 

@@ -77,7 +77,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = normal((batch, groups * channels, pixels), dtype, device)
     w, b = (normal((groups * channels,), dtype, device) for _ in range(2))
     arguments = {"x_ptr": x, "w_ptr": w, "b_ptr": b, "y_ptr": torch.empty_like(x)}
-    arguments |= {"groups": groups, "channels": channels, "pixels": pixels}
     return launch(kernel, shape, arguments, batch * groups)
 
 

@@ -65,7 +65,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     gate, x = (normal((batch, time, width), dtype, device) for _ in range(2))
     arguments = {"gate_ptr": gate, "x_ptr": x, "y_ptr": torch.empty_like(x)}
-    arguments |= {"time": time, "width": width}
     return launch(kernel, shape, arguments, (width, "BLOCK"), batch)
 
 

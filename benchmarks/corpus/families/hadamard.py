@@ -63,7 +63,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], 2 ** shape["levels"]
     x = normal((rows, cols), dtype, device)
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": cols}
     return launch(kernel, shape, arguments | {"LEVELS": shape["levels"]}, (rows, "ROWS"))
 
 

@@ -64,7 +64,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     return launch(
         kernel,
         shape,
-        {"x_ptr": x, "y_ptr": y, "length": length, "BINS": bins},
+        {"x_ptr": x, "y_ptr": y, "BINS": bins},
         (length, "BLOCK", "STEPS"),
         groups,
     )

@@ -85,7 +85,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
     return launch(kernel, shape, arguments, (N, "BLOCK_N"), (M, "BLOCK_M"))
 
 

@@ -82,9 +82,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "a_ptr": normal((M, K), dtype, device),
         "b_ptr": normal((N, K), dtype, device),
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.bfloat16),
-        "M": M,
-        "N": N,
-        "K": K,
         "scale": 0.125,
         "GROUP": 8,
     }

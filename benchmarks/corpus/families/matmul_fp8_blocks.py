@@ -82,9 +82,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale_a_ptr": torch.rand(M, scales, device=device),
         "scale_b_ptr": torch.rand(triton.cdiv(N, 128), scales, device=device),
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.bfloat16),
-        "M": M,
-        "N": N,
-        "K": K,
         "scales": scales,
     }
     return launch(kernel, shape, arguments, tiles)

@@ -68,7 +68,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix, and a result at zero."""
     M, K = shape["M"], shape["K"]
     y = torch.zeros(M, M, device=device)
-    arguments = {"a_ptr": normal((M, K), dtype, device), "y_ptr": y, "M": M, "K": K}
+    arguments = {"a_ptr": normal((M, K), dtype, device), "y_ptr": y}
     return launch(kernel, shape, arguments, (M, "BLOCK_N"), (M, "BLOCK_M"))
 
 

@@ -90,9 +90,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "b_ptr": normal((groups, K, N), dtype, device),
         "offset_ptr": (share * rows // groups**2).to(torch.int32),
         "y_ptr": a.new_empty(rows, N),
-        "groups": groups,
-        "N": N,
-        "K": K,
     }
     return launch(kernel, shape, arguments, "PROGRAMS")
 

@@ -81,9 +81,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "row_ptr": torch.rand(M, device=device) * 1e-2,
         "col_ptr": torch.rand(N, device=device) * 1e-2,
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.float16),
-        "M": M,
-        "N": N,
-        "K": K,
     }
     return launch(kernel, shape, arguments, tiles)
 

@@ -90,8 +90,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "expert_ptr": expert,
         "y_ptr": x.new_empty(slots, N),
         "slots": slots,
-        "N": N,
-        "K": K,
         "TOP": TOP,
     }
 

@@ -78,9 +78,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "a_ptr": normal((M, K), dtype, device),
         "b_ptr": normal((N, K), dtype, device),
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.float16),
-        "M": M,
-        "N": N,
-        "K": K,
         "GROUP": 8,
     }
     return launch(kernel, shape, arguments, walkers)

@@ -77,7 +77,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
     y = torch.zeros(M, N, device=device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y, "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y}
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int]:
         tiles = triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"])

@@ -80,7 +80,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     a, b = normal((M, K), dtype, device), normal((K, N), dtype, device)
     y = torch.zeros(M, N, device=device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y, "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y}
     return launch(kernel, shape, arguments, "PROGRAMS")
 
 

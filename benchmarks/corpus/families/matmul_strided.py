@@ -78,7 +78,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a = normal((K, M) if shape["flip_a"] else (M, K), dtype, device)
     b = normal((N, K) if shape["flip_b"] else (K, N), dtype, device)
     a, b = a.T if shape["flip_a"] else a, b.T if shape["flip_b"] else b
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
     arguments |= {"stride_am": a.stride(0), "stride_ak": a.stride(1)}
     arguments |= {"stride_bk": b.stride(0), "stride_bn": b.stride(1)}
     return launch(kernel, shape, arguments, tiles)

@@ -77,7 +77,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     a, w = normal((M, K), dtype, device), normal((2 * N, K), dtype, device)
     arguments = {"a_ptr": a, "w_ptr": w / K**0.5, "y_ptr": a.new_empty(M, N)}
-    arguments |= {"M": M, "N": N, "K": K}
     return launch(kernel, shape, arguments, tiles)
 
 

@@ -94,9 +94,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "b_desc": TensorDescriptor.from_tensor(b, [32, 32]),
         "bias_ptr": torch.randn(N, device=device),
         "y_ptr": a.new_empty(M, N),
-        "M": M,
-        "N": N,
-        "K": K,
     }
     return launch(kernel, shape, arguments, (M, "BLOCK_M"), (N, "BLOCK_N"))
 

@@ -70,7 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices; what lies above the diagonal is not read."""
     M, N = shape["M"], shape["N"]
     a, b = normal((M, M), dtype, device), normal((M, N), dtype, device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(b), "M": M, "N": N}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(b)}
     return launch(kernel, shape, arguments, tiles)
 
 

@@ -70,7 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     x = torch.randn(K, device=device, dtype=torch_dtype(dtype))
     y = torch.empty(M, device=device)
-    arguments = {"a_ptr": a, "x_ptr": x, "y_ptr": y, "M": M, "K": K}
+    arguments = {"a_ptr": a, "x_ptr": x, "y_ptr": y}
     return launch(kernel, shape, arguments, (M, "BLOCK_M"))
 
 

@@ -74,8 +74,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale_ptr": torch.rand(M, K // 128, device=device).to(x.dtype) * 1e-2,
         "x_ptr": x,
         "y_ptr": x.new_empty(M),
-        "M": M,
-        "K": K,
     }
     return launch(kernel, shape, arguments, (M, "ROWS"))
 

@@ -69,7 +69,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "scale_ptr": torch.empty(rows, device=device),
         "y_ptr": torch.empty(rows, cols, device=device, dtype=torch.int8),
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, rows)
 

@@ -73,7 +73,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     planes, height, width, times = (shape[n] for n in ("planes", "height", "width", "times"))
     x = normal((planes, height, width), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(planes, times * height, times * width)}
-    arguments |= {"height": height, "width": width, "scale": 1.0 / times}
+    arguments |= {"scale": 1.0 / times}
     arguments |= {"out_height": times * height, "out_width": times * width}
     return launch(
         kernel, shape, arguments, (times * width, "BLOCK_W"), (times * height, "BLOCK_H"), planes

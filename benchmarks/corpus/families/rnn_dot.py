@@ -74,7 +74,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = normal((batch, time, width), dtype, device)
     w = (torch.randn(width, width, device=device) * 0.5 * width**-0.5).to(kind)
     y = torch.empty(batch, width, device=device)
-    arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y, "batch": batch, "time": time}
+    arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y}
     return launch(kernel, shape, {**arguments, "WIDTH": width}, (batch, "BLOCK"))
 
 

@@ -73,7 +73,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = normal((tokens, heads, head), dtype, device)
     angle = torch.randn(tokens, head // 2, device=device)
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
-    arguments |= {"y_ptr": torch.empty_like(x), "tokens": tokens, "heads": heads}
+    arguments |= {"y_ptr": torch.empty_like(x)}
     return launch(
         kernel, shape, {**arguments, "HALF": head // 2}, (tokens, "TOKENS"), (heads, "HEADS")
     )

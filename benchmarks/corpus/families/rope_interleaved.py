@@ -70,7 +70,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = normal((tokens, heads, 2 * half), dtype, device)
     angle = torch.randn(tokens, half, device=device)
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
-    arguments |= {"y_ptr": torch.empty_like(x), "rows": tokens * heads, "heads": heads}
+    arguments |= {"y_ptr": torch.empty_like(x), "rows": tokens * heads}
     return launch(kernel, shape, arguments | {"HALF": half}, ("rows", "ROWS"))
 
 

@@ -70,7 +70,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     r, k, v = (normal((heads, time, D), dtype, device) for _ in range(3))
     w = (0.8 + 0.2 * torch.rand(heads, time, D, device=device)).to(kind)
     arguments = {"r_ptr": r, "k_ptr": k, "v_ptr": v, "w_ptr": w, "y_ptr": torch.empty_like(r)}
-    arguments |= {"time": time, "D": D}
     return launch(kernel, shape, arguments, (D, "BLOCK"), heads)
 
 

@@ -59,7 +59,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     rows, cols = shape["rows"], shape["cols"]
     x = normal((rows, 2 * cols), dtype, device)
     y = x.new_empty(rows, cols)
-    arguments = {"x_ptr": x, "y_ptr": y, "total": rows * cols, "cols": cols}
+    arguments = {"x_ptr": x, "y_ptr": y, "total": rows * cols}
     return launch(kernel, shape, arguments, ("total", "BLOCK", "STEPS"))
 
 

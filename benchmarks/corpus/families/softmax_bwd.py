@@ -64,7 +64,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random probabilities and gradients."""
     rows, cols = shape["rows"], shape["cols"]
     p, dy = (normal((rows, cols), dtype, device) for _ in range(2))
-    arguments = {"p_ptr": p.softmax(1), "dy_ptr": dy, "y_ptr": torch.empty_like(p), "cols": cols}
+    arguments = {"p_ptr": p.softmax(1), "dy_ptr": dy, "y_ptr": torch.empty_like(p)}
     return launch(kernel, shape, arguments, rows)
 
 

@@ -73,7 +73,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
     x = normal((M, N), dtype, device)
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "M": M, "N": N}
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
     return launch(kernel, shape, arguments, (N, "BLOCK_N"))
 
 

@@ -78,7 +78,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "value_ptr": normal((entries,), dtype, device),
         "x_ptr": x,
         "y_ptr": torch.empty_like(x),
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, rows, (cols, "BLOCK"))
 

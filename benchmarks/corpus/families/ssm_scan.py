@@ -63,7 +63,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     rows, time = shape["rows"], shape["time"]
     b = torch.randn(rows, time, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": torch.rand_like(b), "b_ptr": b, "y_ptr": torch.empty_like(b)}
-    arguments |= {"rows": rows, "time": time}
     return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 

@@ -76,7 +76,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     h = torch.randn(batch, width, state, device=device)
     arguments = {"state_ptr": h, "x_ptr": x, "dt_ptr": dt}
     arguments |= {"a_ptr": -torch.rand(width, state, device=device), "b_ptr": b, "c_ptr": c}
-    arguments |= {"new_ptr": torch.empty_like(h), "y_ptr": torch.empty_like(x), "width": width}
+    arguments |= {"new_ptr": torch.empty_like(h), "y_ptr": torch.empty_like(x)}
     return launch(kernel, shape, arguments | {"STATE": state}, (width, "BLOCK"), batch)
 
 

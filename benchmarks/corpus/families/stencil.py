@@ -57,7 +57,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random grid."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x), "M": M, "N": N}
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x)}
     return launch(kernel, shape, arguments, (N - 2, "BLOCK_N"), (M - 2, "BLOCK_M"))
 
 

@@ -69,8 +69,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random cube."""
     depth, height, width = shape["depth"], shape["height"], shape["width"]
     x = normal((depth, height, width), dtype, device)
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "depth": depth}
-    arguments |= {"height": height, "width": width}
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
     return launch(
         kernel, shape, arguments, (width, "BLOCK_W"), (height, "BLOCK_H"), (depth, "EACH")
     )

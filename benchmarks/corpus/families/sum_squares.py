@@ -58,7 +58,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random vector, and a sum at zero."""
     total = shape["total"]
     x = normal((total,), dtype, device)
-    arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device), "total": total}
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device)}
     return launch(kernel, shape, arguments, "PROGRAMS")
 
 

@@ -65,7 +65,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
     x = normal((M, N), dtype, device)
-    arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M), "M": M, "N": N}
+    arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M)}
     return launch(kernel, shape, arguments, tiles)
 
 

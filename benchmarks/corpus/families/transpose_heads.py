@@ -67,7 +67,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     batch, time, heads, D = (shape[name] for name in ("batch", "time", "heads", "D"))
     x = normal((batch, time, heads, D), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(batch, heads, D, time)}
-    arguments |= {"time": time, "heads": heads, "D": D}
     return launch(kernel, shape, arguments, (time, "BLOCK_T"), (D, "BLOCK_D"), batch * heads)
 
 

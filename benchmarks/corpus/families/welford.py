@@ -69,7 +69,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     rows, cols = shape["rows"], shape["cols"]
     x = normal((rows, cols), dtype, device)
     y = torch.empty(2, rows, device=device)
-    arguments = {"x_ptr": x, "y_ptr": y, "rows": rows, "cols": cols}
+    arguments = {"x_ptr": x, "y_ptr": y}
     return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 

@@ -100,10 +100,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "count_ptr": counts.to(torch.int32).to(device),
         "list_ptr": lists.to(torch.int32).to(device),
         "out_ptr": torch.empty_like(q),
-        "N": N,
         "most": most,
         "scale": 1.4426950408889634 / D**0.5,
-        "D": D,
         "SIDE": SIDE,
     }
     return launch(kernel, shape, arguments, (N, "BLOCK_M"), heads)

@@ -72,9 +72,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "sum_ptr": normal((rows, splits), "fp32", device),
         "length_ptr": parts.to(device),
         "out_ptr": normal((rows, D), "bf16", device),
-        "rows": rows,
-        "splits": splits,
-        "D": D,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"))
 

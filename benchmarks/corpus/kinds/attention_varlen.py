@@ -98,9 +98,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "v_ptr": v,
         "offset_ptr": offsets.to(device),
         "out_ptr": torch.empty_like(q),
-        "H": H,
         "scale": 1.4426950408889634 / D**0.5,
-        "D": D,
     }
     return launch(kernel, shape, arguments, (longest, "BLOCK_M"), H, shape["batch"])
 

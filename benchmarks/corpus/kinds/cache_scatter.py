@@ -66,8 +66,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "key_ptr": normal((tokens, width), dtype, device),
         "slot_ptr": slot.to(device),
         "cache_ptr": torch.zeros(shape["slots"], width, device=device, dtype=torch.float16),
-        "tokens": tokens,
-        "width": width,
         "scale": 0.5,
     }
     return launch(kernel, shape, arguments, (tokens, "ROWS"), (width, "BLOCK"))

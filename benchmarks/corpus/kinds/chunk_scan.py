@@ -92,10 +92,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "state_ptr": normal((chunks, H, P, N), "fp32", device),
         "decay_ptr": steps.cumsum(1).reshape(-1, H).contiguous(),
         "out_ptr": torch.empty_like(x),
-        "H": H,
-        "P": P,
-        "N": N,
-        "CHUNK": CHUNK,
     }
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -83,10 +83,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "b_ptr": normal((chunks * CHUNK, N), dtype, device),
         "decay_ptr": steps.cumsum(1).reshape(-1, H).contiguous(),
         "out_ptr": normal((chunks, H, P, N), "fp32", device),
-        "H": H,
-        "P": P,
-        "N": N,
-        "CHUNK": CHUNK,
     }
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:

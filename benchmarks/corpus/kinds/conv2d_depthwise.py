@@ -76,10 +76,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "w_ptr": normal((TAPS, TAPS, C), dtype, device),
         "out_ptr": torch.empty_like(x),
-        "height": height,
-        "width": width,
-        "C": C,
-        "TAPS": TAPS,
     }
     return launch(kernel, shape, arguments, (height * width, "ROWS"), (C, "BLOCK"), batch)
 

@@ -78,8 +78,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "weight_ptr": normal((total,), "fp32", device),
         "offset_ptr": offsets.to(device),
         "out_ptr": normal((bags, cols), dtype, device),
-        "bags": bags,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (bags, "ROWS"), (cols, "BLOCK"))
 

@@ -72,7 +72,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "offset_ptr": offsets.to(device),
         "out_ptr": torch.empty_like(x),
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, segments, (cols, "BLOCK"))
 

@@ -71,7 +71,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "offset_ptr": offsets.to(device),
         "out_ptr": normal((batch, length, cols), dtype, device),
         "length": length,
-        "cols": cols,
         "padding": -1.5,
     }
     return launch(kernel, shape, arguments, (length, "ROWS"), (cols, "BLOCK"), batch)

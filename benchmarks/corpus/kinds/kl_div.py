@@ -67,7 +67,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "p_ptr": normal((rows, cols), dtype, device),
         "q_ptr": normal((rows, cols), dtype, device),
         "out_ptr": normal((rows,), "fp32", device),
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, rows)
 

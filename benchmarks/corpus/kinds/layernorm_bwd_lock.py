@@ -88,9 +88,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "dw_ptr": torch.zeros(GROUPS, cols, device=device),
         "lock_ptr": flags[0],
         "count_ptr": flags[1],
-        "rows": rows,
-        "cols": cols,
-        "GROUPS": GROUPS,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 

@@ -80,9 +80,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "k_ptr": normal((heads, time, K), dtype, device) * K**-0.5,
         "v_ptr": v,
         "out_ptr": torch.empty_like(v),
-        "time": time,
-        "V": V,
-        "K": K,
     }
     return launch(kernel, shape, arguments, (V, "BLOCK_V"), heads)
 

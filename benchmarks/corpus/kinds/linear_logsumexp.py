@@ -82,10 +82,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((rows, K), dtype, device),
         "w_ptr": normal((words, K), dtype, device) * K**-0.5,
         "out_ptr": normal((rows, SPLITS), "fp32", device),
-        "rows": rows,
-        "words": words,
-        "K": K,
-        "SPLITS": SPLITS,
     }
     return launch(kernel, shape, arguments, (rows, "BLOCK_M"), SPLITS)
 

@@ -81,11 +81,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "w_ptr": normal((adapters, N, R), dtype, device),
         "adapter_ptr": of.to(device),
         "y_ptr": torch.zeros(tokens, N, device=device, dtype=torch.float16),
-        "tokens": tokens,
-        "N": N,
         "scale": 2.0,
         "SIDE": SIDE,
-        "R": R,
     }
     return launch(kernel, shape, arguments, (tokens, "BLOCK_M"), (N, "BLOCK_N"))
 

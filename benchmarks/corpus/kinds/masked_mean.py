@@ -69,8 +69,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((batch, time, cols), dtype, device),
         "length_ptr": lengths.to(device),
         "out_ptr": normal((batch, cols), dtype, device),
-        "time": time,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, batch, (cols, "BLOCK"))
 

@@ -75,9 +75,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "a_ptr": normal((M, K), dtype, device),
         "b_ptr": normal((K, N), dtype, device),
         "c_ptr": torch.zeros(M, N, device=device),
-        "M": M,
-        "N": N,
-        "K": K,
     }
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int]:

@@ -60,8 +60,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {
         "expert_ptr": drawn.to(torch_dtype(dtype)),
         "count_ptr": torch.zeros(EXPERTS, device=device, dtype=torch.int32),
-        "total": total,
-        "EXPERTS": EXPERTS,
     }
     return launch(kernel, shape, arguments, (total, "BLOCK", "STEPS"))
 

@@ -72,9 +72,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((shape["rows"], shape["K"]), dtype, device),
         "centre_ptr": normal((shape["centres"], shape["K"]), dtype, device),
         "out_ptr": torch.zeros(shape["rows"], device=device, dtype=torch.int32),
-        "rows": shape["rows"],
-        "centres": shape["centres"],
-        "K": shape["K"],
     }
     return launch(kernel, shape, arguments, ("rows", "BLOCK_M"))
 

@@ -62,8 +62,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((rows, cols), dtype, device),
         "index_ptr": torch.randint(0, shape["nodes"], (rows,), device=device, dtype=torch.int32),
         "out_ptr": torch.zeros(shape["nodes"], cols, device=device),
-        "rows": rows,
-        "cols": cols,
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 

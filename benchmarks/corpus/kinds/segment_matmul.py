@@ -82,8 +82,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "w_ptr": normal((segments, K, N), dtype, device),
         "offset_ptr": offsets.to(device),
         "y_ptr": normal((int(offsets[-1]), N), dtype, device),
-        "N": N,
-        "K": K,
     }
     return launch(kernel, shape, arguments, (longest, "BLOCK_M"), (N, "BLOCK_N"), segments)
 

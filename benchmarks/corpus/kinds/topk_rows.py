@@ -55,9 +55,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {
         "x_ptr": normal((rows, cols), dtype, device),
         "out_ptr": normal((rows, TOP), dtype, device),
-        "rows": rows,
-        "cols": cols,
-        "TOP": TOP,
         "WIDTH": triton.next_power_of_2(cols),
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"))
