@@ -1,20 +1,17 @@
 """Worth of the assembly: the learned scorer with groups of its features taken away.
 
-    python -m benchmarks.ablate ORACLE --kernels DIR [--recording FILE --kernels DIR]...
-        [--parts N] [--output FILE]
+    python -m benchmarks.ablate ORACLE --kernels DIR [--parts N] [--output FILE]
 
-Needs no GPU. Each kernel of ORACLE is ranked by a model that has seen the others alone,
-and those of the further recordings, if any are given; with --parts the kernels are drawn into so
-many, each of which is unseen together; the shipped rows cannot take part,
-since they hold columns and no features. A group is taken away from the profile that all
-features are weighed from, so that whatever derives from it, the roofline's time included,
-is weighed anew without it. Nothing else changes: the same rows, the same fit. The first
-run compiles every recorded config, as benchmarks.replay_oracle does.
+Needs no GPU. Each kernel of ORACLE is ranked by a model that has seen the others alone; with
+--parts the kernels are drawn into so many, each of which is unseen together. The shipped rows
+cannot take part, since they hold columns and no features. A group is taken away from the profile
+that all features are weighed from, so that whatever derives from it, the roofline's time included,
+is weighed anew without it. Nothing else changes: the same rows, the same fit. The first run
+compiles every recorded config, as benchmarks.replay_oracle does.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,9 +44,9 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import judged_moments
-from asmtune.workshop.replay.results import CUTS, ScorerResult
+from asmtune.workshop.replay.results import ScorerResult
 from asmtune.workshop.replay.train import rank_unseen, unseen_result
-from benchmarks.harness import RESULTS, target_of, write
+from benchmarks.harness import SHARES, laid_out, parser, target_of, write
 
 
 @dataclass(frozen=True)
@@ -236,14 +233,10 @@ def ablated(tasks: Iterable[TimedTask], columns: Columns, target: Target) -> lis
 
 
 def unseen(
-    name: str,
-    own: Sequence[TaskRows],
-    more: Sequence[TaskRows],
-    jobs: int,
-    parts: int | None = None,
+    name: str, tasks: Sequence[TaskRows], jobs: int, parts: int | None = None
 ) -> ScorerResult:
-    """Score each kernel of `own` by a model fitted on all other kernels, those of `more` too."""
-    ranked = rank_unseen([*own, *more], {"assembly": own}, jobs, parts)["assembly"]
+    """Score each kernel by a model fitted on all others, or on those of the other parts."""
+    ranked = rank_unseen(tasks, {"assembly": tasks}, jobs, parts)["assembly"]
     return replace(unseen_result(ranked), scorer=name)
 
 
@@ -251,71 +244,49 @@ def _numbers(result: ScorerResult, kernel: str | None = None) -> dict[str, float
     return {cut: round(share, 4) for cut, share in result.summary(kernel).items()}
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("oracle", type=Path, help="recorded timings whose kernels are ranked")
-    parser.add_argument("--recording", type=Path, action="append", default=[], help="to learn from")
-    parser.add_argument("--kernels", type=Path, action="append", required=True, help="one a file")
-    parser.add_argument("--parts", type=int, help="kernels unseen together; default one alone")
-    parser.add_argument("--output", type=Path, default=RESULTS / "ablation.json")
-    options = parser.parse_args()
-    files = 1 + len(options.recording)
-    if len(options.kernels) != files:
-        parser.error(f"{len(options.kernels)} --kernels for {files} files: give one for each")
-    return options
-
-
 def report(
-    own: Sequence[TimedTask],
-    more: Sequence[TimedTask],
-    target: Target,
-    jobs: int,
-    parts: int | None = None,
+    tasks: Sequence[TimedTask], target: Target, jobs: int, parts: int | None = None
 ) -> dict[str, Any]:
-    """Report the share kept by each ablation, over all kernels of `own` and by kernel; log it."""
-    print(f"{'':42}" + "".join(f"{cut:>13}" for cut in (*CUTS, "worst_top10")))
+    """Report the share kept by each ablation, over all kernels and by kernel."""
     scorers = {}
     for name, columns in ABLATIONS.items():
-        tasks = ablated(own, columns, target)
-        result = unseen(name, tasks, ablated(more, columns, target), jobs, parts)
-        total = _numbers(result)
-        print(f"{name:42}" + "".join(f"{share:13.4f}" for share in total.values()), flush=True)
-        scorers[name] = {"all": total, "kernels": {k: _numbers(result, k) for k in result.kernels}}
+        result = unseen(name, ablated(tasks, columns, target), jobs, parts)
+        scorers[name] = {
+            "all": _numbers(result),
+            "kernels": {k: _numbers(result, k) for k in result.kernels},
+        }
     return {
         "scorers": scorers,
-        "tasks": len(own),
-        "rows": sum(len(task.milliseconds) for task in own),
-        "tasks_to_learn_from": len(own) + len(more),
-        "kernels_to_learn_from": len({timed.task.kernel for timed in (*own, *more)}),
+        "tasks": len(tasks),
+        "rows": sum(len(task.milliseconds) for task in tasks),
+        "kernels_to_learn_from": len({timed.task.kernel for timed in tasks}),
     }
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Tabulate the share of the best speed that each ablation keeps."""
+    scorers = content["scorers"].items()
+    rows = ({"features": scorer, **found["all"]} for scorer, found in scorers)
+    return laid_out({"features": "{features}", **SHARES}, rows)
 
 
 def main() -> None:
     """Run the ablations and write the result."""
-    options = _options()
+    arguments = parser(__doc__, "ablation.json")
+    arguments.add_argument("oracle", type=Path, help="recorded timings")
+    arguments.add_argument("--kernels", type=Path, required=True)
+    arguments.add_argument("--parts", type=int, help="kernels unseen together; default one alone")
+    options = arguments.parse_args()
     start = time.perf_counter()
-    oracles = [load_oracle(path) for path in (options.oracle, *options.recording)]
-    devices = list(dict.fromkeys(oracle.device for oracle in oracles))
-    if len(devices) > 1:
-        raise SystemExit(f"files of several devices ({', '.join(devices)}): one at a time")
-    target = target_of(devices[0])
-    settings = Settings.from_environment()
+    oracle = load_oracle(options.oracle)
+    target, settings = target_of(oracle.device), Settings.from_environment()
     with ProgressBar() as progress:
         reader = Reader(target, make_scorer("chance"), settings, progress=progress)
-        pairs = zip(oracles, options.kernels, strict=True)
-        own, *more = [list(read(oracle, kernels, reader)) for oracle, kernels in pairs]
-    result = report(own, [task for tasks in more for task in tasks], target, settings.jobs)
-    seconds = round(time.perf_counter() - start, 1)
-    write(
-        options.output,
-        {
-            **result,
-            "files": [path.name for path in (options.oracle, *options.recording)],
-            "measured_on": devices[0],
-            "target": target.name,
-            "seconds": seconds,
-        },
-    )
+        tasks = list(read(oracle, options.kernels, reader))
+    result = report(tasks, target, settings.jobs, options.parts)
+    about = {"files": [options.oracle.name], "measured_on": oracle.device, "target": target.name}
+    about |= {"seconds": round(time.perf_counter() - start, 1)}
+    print(document(write(options.output, {**result, **about})))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from asmtune.workshop.regression.accuracy_guard import judge, limits_of
 from asmtune.workshop.regression.accuracy_run import AccuracyRequest, AccuracyRun
 from asmtune.workshop.regression.accuracy_subject import load_subject
 from asmtune.workshop.regression.check_page import check_markdown
-from benchmarks.harness import between
+from benchmarks.harness import between, laid_out, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "accuracy.json"
@@ -52,16 +52,15 @@ def granularity() -> AccuracyRun:
     return asmtune.accuracy(where, variants=variants)
 
 
-def table(run: AccuracyRun) -> str:
+def document(run: AccuracyRun) -> str:
     """Tabulate what a scale costs and brings."""
-    lines = ["| scales | RMS share | mean | p50 | p99 | p99.9 | 1 - cosine |"]
-    lines.append("|---|" + "---:|" * 6)
+    lines = []
     for row in run.rows:
         stats = row.stats
         errors = (stats.rms_share, stats.mean_rel, stats.p50, stats.p99, stats.p999)
-        texts = [f"{value:.3g}" for value in (*errors, 1 - stats.cosine)]
-        lines.append(f"| {row.name.replace('_', ' ')} | {' | '.join(texts)} |")
-    return "\n".join(lines)
+        texts = (f"{value:.3g}" for value in (*errors, 1 - stats.cosine))
+        lines.append([row.name.replace("_", " "), *texts])
+    return table(("scales", "RMS share", "mean", "p50", "p99", "p99.9", "1 - cosine"), lines)
 
 
 def doubled(x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -107,37 +106,33 @@ def guarded(outliers: int) -> tuple[Alarms, str]:
 
 def alarm_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Tabulate false alarms."""
-    heads = (
-        "outliers",
-        "runs without a fault",
-        "alarms",
-        "largest error by its limit",
-        "the fault",
-    )
-    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * 3 + "---|"]
-    for row in rows:
-        found = "found" if row["found"] else "not found"
-        counts = f"{row['runs']} | {row['alarms']} | {row['largest']:.0%}"
-        lines.append(f"| {row['outliers']} times | {counts} | {found} |")
-    return "\n".join(lines)
+    columns = {
+        "outliers": "{outliers} times",
+        "runs without a fault": "{runs}",
+        "alarms": "{alarms}",
+        "largest error by its limit": "{largest:.0%}",
+        "the fault": "{fault}",
+    }
+    faults = ({"fault": "found" if row["found"] else "not found"} for row in rows)
+    return laid_out(columns, ({**row, **fault} for row, fault in zip(rows, faults, strict=True)))
 
 
-def guard_section(document: Mapping[str, Any]) -> str:
+def guard_section(content: Mapping[str, Any]) -> str:
     """Write what the page says of the guard, from the results."""
-    markdown = f"The Markdown of the last check:\n\n```text\n{document['check']}\n```"
-    return f"\n{alarm_table(document['guard'])}\n\n{markdown}\n\n"
+    markdown = f"The Markdown of the last check:\n\n```text\n{content['check']}\n```"
+    return f"\n{alarm_table(content['guard'])}\n\n{markdown}\n\n"
 
 
 def main() -> None:
     """Write results and Markdown."""
     runs = {"dtypes": dtypes(), "granularity": granularity()}
     guards = [guarded(times) for times in OUTLIERS]
-    document: dict[str, Any] = {name: to_json(run) for name, run in runs.items()}
-    document |= {"guard": [asdict(alarms) for alarms, _ in guards], "check": guards[0][1]}
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
+    content: dict[str, Any] = {name: to_json(run) for name, run in runs.items()}
+    content |= {"guard": [asdict(alarms) for alarms, _ in guards], "check": guards[0][1]}
+    RESULTS.write_text(json.dumps(content, indent=1) + "\n")
     page = PAGE.read_text()
-    page = between(page, *TABLE, f"\n{table(runs['granularity'])}\n\n", PAGE.name)
-    page = between(page, *CHECK, guard_section(document), PAGE.name)
+    page = between(page, *TABLE, f"\n{document(runs['granularity'])}\n\n", PAGE.name)
+    page = between(page, *CHECK, guard_section(content), PAGE.name)
     PAGE.write_text(page)
 
 

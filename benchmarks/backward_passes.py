@@ -22,6 +22,7 @@ from typing import Any, Final
 import torch
 from torch.nn import functional
 
+from asmtune.core.records.tuned import Measurement
 from asmtune.kernels import (
     _conv2d_bias,
     _conv2d_input,
@@ -33,8 +34,7 @@ from asmtune.kernels import (
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.workshop.kernel_checks.tolerances import excess
-from benchmarks.harness import parser, until, write
-from benchmarks.ladder.__main__ import timed
+from benchmarks.harness import Ways, device_of, parser, raced, table, until, write
 
 Shape = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
@@ -160,6 +160,18 @@ def launches(
     return ways
 
 
+def timed(ways: Ways, policy: TimingPolicy) -> dict[str, dict[str, Any]]:
+    """Measure microseconds and samples of each launch, or its error."""
+    times: dict[str, dict[str, Any]] = {}
+    for name, outcome in raced(ways, policy).items():
+        if isinstance(outcome, Measurement):
+            median = round(outcome.median_us, 3)
+            times[name] = {"p50_us": median, "samples": len(outcome.samples_us)}
+        else:
+            times[name] = {"failed": outcome.detail}
+    return times
+
+
 def row(name: str, shape: Shape, policy: TimingPolicy, device: str = "cuda") -> dict[str, Any]:
     """Check a problem and, if it is right, time it."""
     torch.manual_seed(0)
@@ -191,6 +203,20 @@ def record(
         own = [row for row in rows if row["function"] == name]
         write(folder / f"backward_{name}.json", {"dtype": "fp16", "rows": own})
     return not any("wrong" in row for row in rows)
+
+
+def document(*files: Mapping[str, Any]) -> str:
+    """Tabulate training steps beside cuDNN's."""
+    lines = []
+    for data in files:
+        for found in data["rows"]:
+            sizes = " ".join(f"{size} {n}" for size, n in found["shape"].items())
+            passes = ("forward and backward", "backward")
+            times = (f"{found['times'][f'ours, {one}']['p50_us']:.0f}" for one in passes)
+            speeds = (f"{found[f'{one}, over torch']:.2f}" for one in passes)
+            lines.append([found["function"], sizes, device_of(data), *times, *speeds])
+    heads = ("function", "sizes", "GPU", "both, us", "backward, us")
+    return table((*heads, "both over cuDNN", "backward over cuDNN"), lines)
 
 
 def main() -> None:

@@ -3,9 +3,10 @@
     python -m benchmarks.false_alarms [--draws 2000]
 
 Needs no GPU: reads the processes that `python -m benchmarks.bench_samples` has recorded on one,
-writes `results/false_alarms.json`, and the table in docs/regression.md. Runs are put together of
-8 processes each: drawn at random, each process in one run at most (equal by construction, so that
-the stated level must hold), or one after another, as runs are made (a GPU drifts meanwhile).
+writes `results/false_alarms.json`, and two parts of docs/regression.md: the table, and what a check
+prints for a pull request that made a kernel 5% slower. Runs are put together of 8 processes each:
+drawn at random, each process in one run at most (equal by construction, so that the stated level
+must hold), or one after another, as runs are made (a GPU drifts during them).
 """
 
 from __future__ import annotations
@@ -16,20 +17,23 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
 from scipy.stats import mannwhitneyu
 
+from asmtune.workshop.regression.check_page import check_markdown
 from asmtune.workshop.regression.compare import Terms, compare, holm
-from asmtune.workshop.regression.run import BenchRun, run_from_json
+from asmtune.workshop.regression.run import BenchRun, TimedSubject, run_from_json
 from benchmarks.bench_samples import FILE as RECORDED
-from benchmarks.harness import RESULTS, between, write
+from benchmarks.harness import DOCS, RESULTS, between, table, write
 
 FILE = RESULTS / "false_alarms.json"
-DOCUMENT = Path(__file__).parents[1] / "docs" / "regression.md"
-BEGIN, END = "<!-- false alarms -->\n", "<!-- end -->\n"
+PAGE = DOCS / "regression.md"
+TABLE = "<!-- false alarms -->\n", "<!-- end -->\n"
+SAMPLE = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
+SLOWED, FACTOR = "softmax", 1.05
+"""The kernel of the sample that is made slower by hand, and by how much."""
 
 PROCESSES = 8
 LEVEL = 0.01
@@ -47,29 +51,39 @@ def recorded() -> tuple[BenchRun, dict[str, Any]]:
     return run_from_json(document["run"], RECORDED.name), origin
 
 
-def part(pool: BenchRun, places: Sequence[int], *, medians: bool = True) -> BenchRun:
-    """Make a run of some processes, each with its median as its sample, or with all samples."""
+def part(pool: BenchRun, places: Sequence[int]) -> BenchRun:
+    """Make a run of some processes, each with its median as its sample."""
     rows = []
     for row in pool.rows:
-        samples = ((us,) for us in row.medians_us) if medians else iter(row.samples)
-        every = tuple(samples)
+        every = tuple((us,) for us in row.medians_us)
         rows.append(replace(row, samples=tuple(every[place] for place in places)))
     return replace(pool, rows=tuple(rows), processes=())
 
 
-def drawn(pool: BenchRun, count: int, **options: bool) -> Iterable[Pair]:
+def drawn(pool: BenchRun, count: int) -> Iterable[Pair]:
     """Draw pairs of runs from processes of one distribution."""
     source = random.Random(0)
     for _ in range(count):
         places = source.sample(range(len(pool.processes)), 2 * PROCESSES)
-        first, second = places[:PROCESSES], places[PROCESSES:]
-        yield part(pool, first, **options), part(pool, second, **options)
+        yield part(pool, places[:PROCESSES]), part(pool, places[PROCESSES:])
 
 
-def consecutive(pool: BenchRun, **options: bool) -> Iterable[Pair]:
-    """Pair each run of consecutive processes with each other one, both ways."""
+def in_order(pool: BenchRun) -> list[BenchRun]:
+    """Make runs of consecutive processes, each with the date of its last process."""
     starts = range(0, len(pool.processes) - PROCESSES + 1, PROCESSES)
-    runs = [part(pool, range(start, start + PROCESSES), **options) for start in starts]
+    return [
+        replace(
+            part(pool, range(start, start + PROCESSES)),
+            date=pool.processes[start + PROCESSES - 1].date,
+            label=f"run {number}",
+        )
+        for number, start in enumerate(starts, 1)
+    ]
+
+
+def consecutive(pool: BenchRun) -> Iterable[Pair]:
+    """Pair each run of consecutive processes with each other one, both ways."""
+    runs = in_order(pool)
     return [(base, run) for base in runs for run in runs if base is not run]
 
 
@@ -86,26 +100,6 @@ def alarms(pairs: Iterable[Pair]) -> dict[str, Any]:
     }
 
 
-def alarms_by_samples(pairs: Iterable[Pair]) -> dict[str, Any]:
-    """Compute the same share where every sample counts on its own, whatever its process."""
-    slower: dict[str, list[bool]] = {name: [] for name in THRESHOLDS}
-    for base, run in pairs:
-        flat = [
-            ([s for one in new.samples for s in one], [s for one in old.samples for s in one])
-            for new, old in zip(run.rows, base.rows, strict=True)
-        ]
-        values = [float(mannwhitneyu(new, old, alternative="greater").pvalue) for new, old in flat]
-        significant = holm(values, LEVEL)
-        ratios = [median(new) / median(old) for new, old in flat]
-        for name, threshold in THRESHOLDS.items():
-            beyond = (ratio > 1 + threshold for ratio in ratios)
-            slower[name].append(any(a and b for a, b in zip(significant, beyond, strict=True)))
-    return {
-        "checks": len(slower["none"]),
-        "slower": {name: round(fmean(those), 5) for name, those in slower.items()},
-    }
-
-
 def planted(pool: BenchRun, count: int) -> dict[str, float]:
     """Compute the share of slowdowns of one row that are reported, by factor; usual threshold."""
     shares = {}
@@ -114,8 +108,7 @@ def planted(pool: BenchRun, count: int) -> dict[str, float]:
         for number, (base, run) in enumerate(drawn(pool, count)):
             place = number % len(run.rows)
             rows = list(run.rows)
-            slow = tuple(tuple(us * factor for us in one) for one in rows[place].samples)
-            rows[place] = replace(rows[place], samples=slow)
+            rows[place] = _slowed(rows[place], factor)
             check = compare(base, replace(run, rows=tuple(rows)), Terms(level=LEVEL))
             name = rows[place].subject.identity
             slower = {f.subject.identity for f in check.findings if f.verdict == "slower"}
@@ -152,23 +145,16 @@ def results(draws: int) -> dict[str, Any]:
         "level": LEVEL,
         "drawn": alarms(drawn(pool, draws)),
         "consecutive": alarms(consecutive(pool)),
-        "drawn_by_samples": alarms_by_samples(drawn(pool, draws // 10, medians=False)),
-        "consecutive_by_samples": alarms_by_samples(consecutive(pool, medians=False)),
         "planted": planted(pool, draws // 2),
         "noise": noise(pool),
     }
 
 
-def table(content: dict[str, Any]) -> str:
-    """Write the document's table."""
+def section(content: dict[str, Any]) -> str:
+    """Write the page's tables."""
     origin, spread = content["recorded"], [row["sd_of_processes"] for row in content["noise"]]
-    kinds = {
-        "drawn": "processes drawn at random, medians of processes",
-        "consecutive": "runs one after another, medians of processes",
-        "drawn_by_samples": "processes drawn at random, every sample by itself",
-        "consecutive_by_samples": "runs one after another, every sample by itself",
-    }
-    lines = [
+    kinds = {"drawn": "processes drawn at random", "consecutive": "runs one after another"}
+    said = (
         f"{content['processes']} processes one after another on one {origin['device']} "
         f"(driver {origin['driver']}, triton {origin['triton']}, torch {origin['torch']}, "
         f"{origin['date'][:10]}), {content['rows']} rows, "
@@ -176,41 +162,51 @@ def table(content: dict[str, Any]) -> str:
         f"runs of {content['a_run']} processes; level "
         f"{content['level']:.0%}. Medians of processes of one row differ by "
         f"{min(spread):.2%} to {max(spread):.2%} (standard deviation). Checks of unchanged kernels "
-        "that find one slower, by threshold:",
-        "",
-        "| runs and unit | checks | " + " | ".join(THRESHOLDS) + " |",
-        "|---|---|" + "---|" * len(THRESHOLDS),
-    ]
+        "that find one slower, by threshold:"
+    )
+    rows = []
     for kind, words in kinds.items():
-        shares = (f"{share:.2%}" for share in content[kind]["slower"].values())
-        lines.append(f"| {words} | {content[kind]['checks']} | {' | '.join(shares)} |")
-    lines += [
-        "",
+        shares = [f"{share:.2%}" for share in content[kind]["slower"].values()]
+        rows.append([words, str(content[kind]["checks"]), *shares])
+    found = ["found", *(f"{share:.1%}" for share in content["planted"].values())]
+    parts = [
+        said,
+        table(("runs", "checks", *THRESHOLDS), rows),
         "A check at the threshold of 3% finds this share of slowdowns planted in one row:",
-        "",
-        "| " + " | ".join(["planted", *content["planted"]]) + " |",
-        "|---|" + "---|" * len(content["planted"]),
-        "| " + " | ".join(["found", *(f"{s:.1%}" for s in content["planted"].values())]) + " |",
+        table(("planted", *content["planted"]), [found]),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n\n".join(parts)
 
 
-def rewritten(text: str, content: dict[str, Any]) -> str:
-    """Return the document with the table of these results."""
-    return between(text, BEGIN, END, f"\n{table(content)}\n", DOCUMENT.name)
+def sample(pool: BenchRun) -> str:
+    """Write what a check prints for a pull request that made a kernel slower."""
+    base, run = in_order(pool)[-2:]
+    rows = tuple(_slowed(row, FACTOR) if row.subject.kernel == SLOWED else row for row in run.rows)
+    return check_markdown(compare(base, replace(run, rows=rows), Terms()))
+
+
+def _slowed(row: TimedSubject, factor: float) -> TimedSubject:
+    return replace(row, samples=tuple(tuple(us * factor for us in one) for one in row.samples))
+
+
+def rewritten(text: str, content: dict[str, Any], markdown: str) -> str:
+    """Return the page with the tables of these results and the sample of a check."""
+    text = between(text, *TABLE, f"\n{section(content)}\n\n", PAGE.name)
+    shown = f"\nIn the pull request:\n\n```text\n{markdown}\n```\n\n"
+    return between(text, *SAMPLE, shown, PAGE.name)
 
 
 def main() -> None:
-    """Count, write the results, and put the table into the document."""
+    """Count, write the results, and put tables and sample into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=2000)
     options = parser.parse_args()
     if not RECORDED.is_file():
         parser.error(f"no {RECORDED.name}: on an H200, python -m benchmarks.bench_samples")
-    content = results(options.draws)
+    content, pool = results(options.draws), recorded()[0]
     write(FILE, content)
-    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), content))
-    print(table(content))
+    PAGE.write_text(rewritten(PAGE.read_text(), content, sample(pool)))
+    print(section(content))
 
 
 if __name__ == "__main__":

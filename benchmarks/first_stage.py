@@ -29,7 +29,7 @@ from asmtune.predict.prune.rounds import SKETCHES, sketch_best
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.flow import recorded_configs
-from benchmarks.harness import RESULTS, parser, write
+from benchmarks.harness import RESULTS, parser, ranked_by, table, write
 
 HERE = Path(__file__).parent
 CUTS = (1, 5, 10, 20)
@@ -49,7 +49,14 @@ def main() -> None:
     arguments = parser(__doc__, "first_stage.json")
     arguments.add_argument("--only", help="one kernel's name")
     options = arguments.parse_args()
-    write(options.output, kept(options.only))
+    print(document(write(options.output, kept(options.only))))
+
+
+def document(content: dict[str, Any]) -> str:
+    """Tabulate what each way keeps, by scorer."""
+    kept_ = content["kept"].items()
+    lines = ([ranked_by(way), *(f"{share:.3f}" for share in shares)] for way, shares in kept_)
+    return table(["ranked by", *(f"top {cut}" for cut in content["cuts"])], lines)
 
 
 def kept(only: str | None) -> dict[str, Any]:

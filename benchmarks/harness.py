@@ -1,7 +1,8 @@
 """The parts that benchmarks share: arguments, fresh caches, rounds, provenance, results, pages.
 
-A benchmark is a plan (what is measured), rows (one measurement each), a summary of the rows, and
-where a page shows them a part of that page. It writes `{"provenance": ..., ...}` as JSON.
+A benchmark is a plan (what is measured), rows (one measurement each), a summary of the rows, and a
+document: the table that it prints, and that a page shows of the committed file. It writes
+`{"provenance": ..., ...}` as JSON.
 """
 
 from __future__ import annotations
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[1] / "docs"
+
+SHARES = {
+    "top 1": "{top1:.3f}",
+    "top 5": "{top5:.3f}",
+    "top 10": "{top10:.3f}",
+    "top 10%": "{top10pct:.3f}",
+    "worst task, top 10": "{worst_top10:.3f}",
+}
+"""Columns of the share of the best speed that a ranking keeps, for `laid_out`."""
 
 Item = TypeVar("Item")
 Ways = Mapping[str, Callable[[], Any]]
@@ -181,9 +191,11 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def write(path: Path, results: Mapping[str, Any]) -> None:
-    """Write results with their provenance as JSON, atomically."""
-    write_json(path, {"provenance": provenance(), **results})
+def write(path: Path, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Write results with their provenance as JSON, atomically; return what was written."""
+    content = {"provenance": provenance(), **results}
+    write_json(path, content)
+    return content
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -197,6 +209,29 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def laid_out(columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write a table in Markdown.
+
+    Args:
+        columns: by head, the template of the cells.
+        rows: the names that the templates have, one mapping a line.
+    """
+    cells = [[template.format_map(row) for template in columns.values()] for row in rows]
+    return table(list(columns), cells)
+
+
+def ranked_by(scorer: str) -> str:
+    """Set a scorer's own name as code, in a name such as `learned, before compiling`."""
+    own, comma, moment = scorer.partition(",")
+    return f"`{own}`{comma}{moment}"
+
+
+def device_of(results: Mapping[str, Any]) -> str:
+    """Name the device that results were measured on in a word, such as "H200"."""
+    origin = results.get("provenance", results.get("meta", {}))
+    return str(origin["device"]).removeprefix("NVIDIA ").partition(" ")[0]
 
 
 def between(text: str, begin: str, end: str, content: str, name: str) -> str:

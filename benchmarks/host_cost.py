@@ -28,7 +28,7 @@ from asmtune.measure.timing.nvml import NO_GPU
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import autotuners, reconfigure
 from asmtune.runtime.options import numbers
-from benchmarks.harness import empty_caches, host_times, parser, write
+from benchmarks.harness import device_of, empty_caches, host_times, parser, table, write
 from tests.kernels.accuracy import case_of, module_of
 
 CALLS = 60
@@ -155,35 +155,33 @@ def row(name: str, rounds: int, device: str, calls: int) -> dict[str, Any]:
     }
 
 
-def line(name: str, result: Mapping[str, Any]) -> str:
-    """Format a function's row as text, a line a phase."""
+def document(*files: Mapping[str, Any]) -> str:
+    """Tabulate microseconds of a call's host time and its share of PyTorch's, by device."""
     lines = []
-    for phase, aim in AIMS.items():
-        if phase in result:
-            ours, theirs, alone = (
-                result[phase][who]["median_us"] for who in ("ours", "torch", "function")
-            )
-            ratio = result[phase]["of_torch"]
-            told = "" if ratio <= aim else f"  above {aim}"
-            lines.append(
-                f"{name:<14}{phase:<28}{ours:>8.2f} us, torch {theirs:>8.2f} us, function "
-                f"{alone:>8.2f} us: {ratio:.2f}{told}"
-            )
-    lines += [f"{name:<14}left to the function: {reason}" for reason in result["refused"]]
-    return "\n".join(lines)
+    for name, function in files[0]["functions"].items():
+        for phase in (phase for phase in AIMS if phase in function):
+            cells = [f"`{name}`, {phase}"]
+            for data in files:
+                figures = data["functions"][name][phase]
+                medians = [figures[who]["median_us"] for who in ("ours", "torch", "function")]
+                cells += [*(f"{median:.1f}" for median in medians), f"{figures['of_torch']:.2f}"]
+            lines.append(cells)
+    heads = ["call"]
+    for data in files:
+        heads += [f"{device_of(data)}: asmtune", "PyTorch", "function", "asmtune / PyTorch"]
+    return table(heads, lines)
 
 
 def record(
     names: Sequence[str], rounds: int, output: Path, device: str = "cuda", calls: int = CALLS
 ) -> None:
-    """Measure functions and print them; a run that is cut leaves the rows of those before."""
+    """Measure functions and print all so far; a run that is cut leaves those before."""
     results: dict[str, Any] = {"rounds": rounds, "calls": calls, "aims": AIMS}
     results |= {"functions": {}}
     for name in names:
         launch_first_configs(name)
         results["functions"][name] = row(name, rounds, device, calls)
-        print(line(name, results["functions"][name]), flush=True)
-        write(output, results)
+        print(document(write(output, results)), flush=True)
 
 
 def main() -> None:

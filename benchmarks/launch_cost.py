@@ -20,7 +20,7 @@ import triton.language as tl
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.planning import backend
-from benchmarks.harness import empty_caches, host_times, parser, write
+from benchmarks.harness import device_of, empty_caches, host_times, parser, table, write
 
 LAUNCHES = 300
 HEURISTICS = "19 arguments, heuristics and pre_hook"
@@ -152,6 +152,17 @@ def results(rounds: int) -> dict[str, Any]:
     return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **by_case}
 
 
+def document(*files: dict[str, Any]) -> str:
+    """Tabulate microseconds of host time a launch, on the hosts of some devices."""
+    counts = ("19 arguments", "no arguments")
+    ways_ = [data[count] for data in files for count in counts]
+    lines = (
+        [f"`{name}`", *(f"{way[name]['median_us']:.1f} us" for way in ways_)] for name in ways_[0]
+    )
+    heads = (f"{device_of(data)}, {count}" for data in files for count in counts)
+    return table((f"medians of {files[0]['rounds']} rounds", *heads), lines)
+
+
 def main() -> None:
     """Measure, write and print."""
     arguments_ = parser(__doc__, "launch_cost.json")
@@ -159,13 +170,8 @@ def main() -> None:
     chosen = arguments_.parse_args()
     with empty_caches():
         measurements = results(chosen.rounds)
-    write(chosen.output, measurements)
-    for case in ("19 arguments", "no arguments", HEURISTICS):
-        print(case)
-        for name, times in measurements[case].items():
-            print(f"  {name:38} {times['median_us']:7.2f} us")
-    for name, ratio in measurements["ratios"].items():
-        print(f"{name:34} {ratio:.3f}")
+    print(document(write(chosen.output, measurements)))
+    print(measurements[HEURISTICS], measurements["ratios"])
 
 
 if __name__ == "__main__":

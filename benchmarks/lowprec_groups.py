@@ -10,12 +10,13 @@ to e4m3 by running scales of the batches before it.
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 
 from asmtune.workshop.lowprec import Granularity, Scaler, evaluate_scaler
-from benchmarks.harness import RESULTS, write
+from benchmarks.harness import RESULTS, laid_out, write
 
 FILE = RESULTS / "lowprec_groups.json"
 BATCHES, TOKENS, CHANNELS = 17, 512, 1024
@@ -37,6 +38,16 @@ def batches(seed: int = 0) -> list[torch.Tensor]:
     ]
 
 
+def document(content: dict[str, Any]) -> str:
+    """Tabulate what scales clip and how far off they are, by granularity."""
+    columns = {"one scale per": "{name}", "scales": "{scales:,}", "clip ratio": "{clip:.2g}"}
+    columns |= {"p99 of the relative error": "{p99:.4f}"}
+    chosen = f"group {content['chosen']}"
+    within = f"**{chosen}**, the first within {content['clip_target']:g}"
+    names = ({"name": within} if row["name"] == chosen else {} for row in content["rows"])
+    return laid_out(columns, map(operator.or_, content["rows"], names))
+
+
 def main() -> None:
     """Evaluate each granularity, choose the group size, and write both."""
     drawn = batches()
@@ -46,10 +57,8 @@ def main() -> None:
         scaler = Scaler(Granularity(block), anomaly=1e9)  # the outliers' variation is no news
         found = evaluate_scaler(drawn, scaler)
         rows.append({"name": name, "scales": found.scales, "clip": found.clip, "p99": found.p99})
-        print(rows[-1], flush=True)
     kept = (n for n, row in zip(SIZES, rows[2:], strict=True) if row["clip"] <= CLIP_TARGET)
-    write(FILE, {"clip_target": CLIP_TARGET, "chosen": next(kept), "rows": rows})
-    print(f"wrote {FILE}")
+    print(document(write(FILE, {"clip_target": CLIP_TARGET, "chosen": next(kept), "rows": rows})))
 
 
 if __name__ == "__main__":

@@ -32,9 +32,6 @@ FOLDS = 10
 COUNTS = (1, 5, 10, 20)
 """Sizes that are promised for, besides `auto`."""
 
-BINS = 4
-"""Groups of tasks by what they were promised, and by their distance."""
-
 
 @dataclass(frozen=True)
 class Held:
@@ -42,7 +39,6 @@ class Held:
 
     file: str
     kernel: str
-    distance: float
     promised: float
     low: float
     chance: float
@@ -128,27 +124,14 @@ def _held(file: str, task: RankedTask, table: ErrorTable, count: int | str) -> H
     # All are kept: the best is among them, and reports say so.
     said = (1.0, 1.0, 0.0) if size >= len(order) else (cut.share, cut.low, cut.dropped)
     kept = (float(np.exp(-least)), least > NOISE, min(size, len(order)))
-    return Held(file, task.kernel, task.distance or 0.0, *said, *kept)
+    return Held(file, task.kernel, *said, *kept)
 
 
 def _summary(held: Sequence[Held]) -> dict[str, Any]:
     groups = {"all": list(held)}
     for one in held:
         groups.setdefault(one.file, []).append(one)
-    return {
-        "files": {name: _means(own) for name, own in groups.items()},
-        "by_promise": _binned(held, [one.promised for one in held]),
-        "by_distance": _binned(held, [one.distance for one in held]),
-    }
-
-
-def _binned(held: Sequence[Held], values: Sequence[float]) -> list[dict[str, float]]:
-    order = np.argsort(values, kind="stable")
-    parts = [part for part in np.array_split(order, BINS) if len(part)]
-    return [
-        {"up_to": round(float(values[part[-1]]), 4), **_means([held[i] for i in part])}
-        for part in parts
-    ]
+    return {"files": {name: _means(own) for name, own in groups.items()}}
 
 
 def _means(held: Sequence[Held]) -> dict[str, float]:

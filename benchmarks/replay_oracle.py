@@ -12,7 +12,9 @@ ones of the shared oracle; 15 minutes on 2 cores), later ones read the artifacts
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.oracle import load_oracle
@@ -20,7 +22,15 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay
-from benchmarks.harness import parser, target_of, write
+from benchmarks.harness import SHARES, laid_out, parser, ranked_by, target_of, write
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Tabulate the share of the best speed that each scorer keeps, the weakest first."""
+    scorers = content["scorers"]
+    names = sorted(scorers, key=lambda name: float(scorers[name]["all"]["top10pct"]))
+    rows = ({"ranked": ranked_by(name), **scorers[name]["all"]} for name in names)
+    return laid_out({"ranked by": "{ranked}", **SHARES}, rows)
 
 
 def main() -> None:
@@ -40,7 +50,8 @@ def main() -> None:
     seconds = round(time.perf_counter() - start, 1)
     tasks = len(oracle.tasks)
     rows = sum(len(task.rows) for task in oracle.tasks)
-    write(options.output, {**report, "tasks": tasks, "rows": rows, "seconds": seconds})
+    content = write(options.output, {**report, "tasks": tasks, "rows": rows, "seconds": seconds})
+    print(document(content))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from asmtune.base.settings import Settings
 from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
@@ -33,14 +34,14 @@ from asmtune.workshop.replay.train import (
     scorer_errors,
     unseen_result,
 )
-from benchmarks.harness import RESULTS, parser, write
+from benchmarks.harness import RESULTS, SHARES, laid_out, parser, ranked_by, write
 
 PARTS = 16
 CUTS = ("top1", "top5", "top10", "worst_top10")
 
 
 def main() -> None:
-    """Replay, print a line a file, and write the result."""
+    """Replay, and write the result."""
     arguments = parser(__doc__, "replay_rows.json")
     arguments.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
     arguments.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
@@ -63,15 +64,35 @@ def main() -> None:
     ranked = rank_unseen(seen, {key: own for key, own in tasks.items() if own}, jobs, PARTS)
     seconds = time.perf_counter() - start
     results = {name: _file(files[name].tasks, sketches[name], ranked) for name in files}
-    for name, result in results.items():
-        for scorer, by_kernel in result["scorers"].items():
-            print(f"{name:12} {scorer:26}", *(f"{by_kernel['all'][cut]:.3f}" for cut in CUTS))
     if options.error:
         _renew(options.error, files, ranked, unlike)
-    write(
-        options.output,
-        {"files": results, "most_rows": MOST_ROWS, "parts": PARTS, "seconds": round(seconds)},
-    )
+    about = {"most_rows": MOST_ROWS, "parts": PARTS, "seconds": round(seconds)}
+    print(document(write(options.output, {"files": results, **about})))
+
+
+LABELS = {
+    "oracle": "the {} of the first table",
+    "families": "{} families",
+    "families2": "{} more families",
+    "h100_families": "{} of all these, timed on an H100",
+    "kinds": "{} kernels of kinds that these lack",
+}
+"""Words for the kernels of each file, in the order of the table."""
+
+
+def document(content: Mapping[str, Any]) -> str:
+    """Tabulate the share of the best speed that each scorer keeps, by file."""
+    lines, files = [], content["files"]
+    for file in sorted(files, key=[*LABELS, *files].index):
+        data = files[file]
+        for scorer, found in data["scorers"].items():
+            label = LABELS.get(file, "{} of " + file).format(len(found["kernels"]))
+            names = {"kernels": label, "ranked": ranked_by(scorer)}
+            lines.append({**names, **data["about"], **found["all"]})
+    columns = {"kernels": "{kernels}", "ranked by": "{ranked}", "tasks": "{tasks}"}
+    columns |= {"of them thinned": "{tasks_thinned}", **SHARES}
+    del columns["top 10%"]
+    return laid_out(columns, lines)
 
 
 def _sketches(path: Path) -> tuple[TaskRows, ...]:

@@ -17,7 +17,7 @@ A kernel module says seven things; copy this file and change each:
 7. The public function, named as the module, which checks what it is given.
 
 `tests/kernels/cases/NAME.py` says what it is checked on, and
-`benchmarks/kernels/entries/NAME.py` what it is timed against.
+`benchmarks/kernels/entries/` what it is timed against.
 
 Then `asmtune prune-report path/to/yours.py --target H200 --shape M=4096,...`.
 The function for PyTorch users is at the end: `tiled_matmul(a, b)`. `matmul` in matmul.py

@@ -2,169 +2,63 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
 from typing import Any, Final
 
 from benchmarks.harness import table
-from benchmarks.kernels.backward import with_backward
 from benchmarks.kernels.plan import Place
-from website.blocks import PageError
+from benchmarks.kernels.rows import compared
 from website.files import link, results, shown
-from website.labels import GROUPS
 
-STAR = " *"
-BELOW = 0.97
-DEVICES = {"H100": ("h100_kernels", "wide_h100"), "H200": ("kernels", "wide_h200")}
-PLAIN = ("gru_step", "tiled_matmul")
+BELOW: Final = 0.97
+DEVICES: Final = {"H100": ("h100_kernels", "wide_h100"), "H200": ("kernels", "wide_h200")}
+PLAIN: Final = ("gru_step", "tiled_matmul")
 """The plain way of another kernel, and the template."""
-GRANULES = {
-    (1, 128): "128 of a row", (1, 0): "a row", (128, 128): "128 x 128", (0, 0): "the matrix",
-    (0, 1): "a column",
-}  # fmt: skip
-"""Elements that share a scale, by `group_rows` and `group_cols` of a row of `quantise`."""
-WAYS = {"gluon": "Gluon", "": "Triton", "apart": "Triton, two launches", "cudnn": "cuDNN"}
-
-
-@shown()
-def first_look() -> str:
-    """Compare the seconds of whole tunings, and say what was scaled."""
-    data = results("side_by_side")
-    tasks, summary = data["tasks"], data["summary"]
-    rows = []
-    for kernel, label in (("gemm", "GEMM 4096 cubed"), ("attention", "attention")):
-        task = next(t for t in tasks if t["kernel"] == kernel)
-        by_triton = task["triton.autotune"]
-        seconds = [
-            f"{by_triton['seconds']:.0f} s{star(by_triton)}",
-            f"{task['exhaustive']['coarse']['seconds']:.0f} s",
-            f"{task['asmtune']['seconds']:.1f} s",
-        ]
-        rows.append([f"{label}, {task['configs']} configs", *seconds, f"{speed(task):.2f}"])
-    total, means = summary["seconds"], summary["speed"]
-    seconds = [
-        f"{total['autotune']:,.0f} s{STAR if _scaled(tasks) else ''}",
-        f"{total['exhaustive_5_20']:.0f} s",
-        f"{total['asmtune']:.0f} s",
-    ]
-    label = f"{summary['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
-    share = f"{means['geomean']:.3f} (worst {means['worst']:.3f})"
-    rows.append([label, *seconds, share])
-    cores = data["cores_a_lane"]
-    heads = [f"H200, {cores} cores, caches empty", "`triton.autotune`"]
-    heads += [f"all compiled by {cores}, timed 5/20 ms", "asmtune"]
-    heads.append("speed of the config chosen, best of all timed 5/20 ms = 1")
-    return "\n\n".join([table(heads, rows), *notes()])
-
-
-def _parts(tasks: int, whole: float, run: float, rest: float) -> str:
-    """Say how many of the seconds of all tasks are scaled, and how many were run."""
-    if not rest:
-        return (
-            f"All {whole:,.0f} s of the {tasks} tasks are scaled, for which {run:,.0f} s were run."
-        )
-    return (
-        f"All {tasks} tasks take {whole + rest:,.0f} s. {whole:,.0f} s of these are scaled, for "
-        f"which {run:,.0f} s were run. The other {rest:,.0f} s were run in full."
-    )
-
-
-def notes() -> list[str]:
-    """Say what was scaled."""
-    data = results("side_by_side")
-    tasks, limit = data["tasks"], data.get("scaled_above_s", 300)
-    lines = []
-    if scaled := _scaled(tasks):
-        whole = sum(one["seconds"] for one in scaled)
-        run = sum(one["seconds_run"] for one in scaled)
-        rest = sum(task["triton.autotune"]["seconds"] for task in tasks) - whole
-        lines.append(
-            f"`*` Scaled: a random {_share(scaled)} of the configs was run, where all would take "
-            f"over {limit:.0f} s, and its choice is the best of those. "
-            + _parts(len(tasks), whole, run, rest)
-        )
-    return lines
-
-
-def _share(scaled: Sequence[Mapping[str, Any]]) -> str:
-    """Name the share of the configs that was run, of all scaled tasks."""
-    share = sum(one["run"] for one in scaled) / sum(one["configs"] for one in scaled)
-    return {25: "quarter", 12: "eighth", 13: "eighth"}.get(round(share * 100), f"{share:.0%}")
-
-
-def star(by_triton: Mapping[str, Any]) -> str:
-    """Mark seconds that were scaled from a part of the configs."""
-    return STAR if by_triton.get("scaled") else ""
-
-
-def speed(task: Mapping[str, Any]) -> float:
-    """Divide the time of the best of all configs by that of asmtune's choice."""
-    return float(task["retimed_us"]["exhaustive"]) / float(task["retimed_us"]["asmtune"])
-
-
-def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    runs = (task["triton.autotune"] for task in tasks if "triton.autotune" in task)
-    return [run for run in runs if run.get("scaled")]
+Row = Mapping[str, Any]
 
 
 @shown()
 def claims() -> str:
     """List what is claimed, each with its figure, what it is held against, and its file."""
-    rows = [*_predictions(), *_assembly(), *_launch(), *_packages()]
+    rows = [*_predictions(), _assembly(), _launch(), *_packages()]
     return table(("claim, on an H200", "figure", "against", "file"), rows)
 
 
-def _predictions() -> list[list[str]]:
-    data = results("replay")["scorers"]
-    best, chance = data["learned"]["all"], data["chance"]["all"]
-    kernels = len(data["learned"]["kernels"])
+def _predictions() -> Iterator[list[str]]:
     first = "share of the best speed that the first pick keeps"
     ten = "the same, the best of the ten picked first"
-    return [
-        [
-            f"{first}: {kernels} kernels, each predicted by a model that never saw it",
-            f"{best['top1']:.3f}",
-            f"chance {chance['top1']:.3f}",
-            link("replay", "root"),
-        ],
-        [ten, f"{best['top10']:.3f}", f"chance {chance['top10']:.3f}", link("replay", "root")],
-        *_rows("families2", "families of other kernels", (first, ten)),
-        *_rows("kinds", "kernels of kinds that the families lack", (first, ten)),
-    ]
+    again, stored = "replayed in the same way", results("replay_rows")["files"]
+    sets = (
+        ("replay", results("replay"), "chance", "each predicted by a model that never saw it"),
+        ("replay_rows", stored["families2"], "roofline", f"of other families, {again}"),
+        ("replay_rows", stored["kinds"], "roofline", f"of kinds that the families lack, {again}"),
+    )
+    for file, data, rival, words in sets:
+        scorers = data["scorers"]
+        best, other = (scorers[name]["all"] for name in ("learned", rival))
+        kernels = f"{len(scorers['learned']['kernels'])} kernels{',' * (file == 'replay')} {words}"
+        for text, cut in ((f"{first}: {kernels}", "top1"), (ten, "top10")):
+            against = f"`{rival}` {other[cut]:.3f}"
+            yield [text, f"{best[cut]:.3f}", against, link(file, "root")]
 
 
-def _rows(file: str, kind: str, labels: tuple[str, str]) -> list[list[str]]:
-    """Give the same of the stored rows of other kernels."""
-    data = results("replay_rows")["files"][file]["scorers"]
-    label = f"{labels[0]}: {len(data['learned']['kernels'])} {kind}, replayed in the same way"
-    return [
-        [
-            text,
-            f"{data['learned']['all'][cut]:.3f}",
-            f"`roofline` {data['roofline']['all'][cut]:.3f}",
-            link("replay_rows", "root"),
-        ]
-        for text, cut in ((label, "top1"), (labels[1], "top10"))
-    ]
-
-
-def _assembly() -> list[list[str]]:
+def _assembly() -> list[str]:
     data = results("ablation")
     shares = {name: scorer["all"]["top1"] for name, scorer in data["scorers"].items()}
     label = "what the assembly adds: first pick, by a model fitted on the other "
     label += f"{data['kernels_to_learn_from'] - 1} kernels alone"
     against = f"before compiling, without any assembly, {shares['before compiling']:.3f}; "
     against += f"by tile sizes, warps and stages alone {shares['tile sizes only']:.3f}"
-    return [[label, f"{shares['all features']:.3f}", against, link("ablation", "root")]]
+    return [label, f"{shares['all features']:.3f}", against, link("ablation", "root")]
 
 
-def _launch() -> list[list[str]]:
+def _launch() -> list[str]:
     data = results("launch_cost")["19 arguments"]
     us = {name: f"{times['median_us']:.1f} us" for name, times in data.items()}
     against = f"`@triton.jit` {us['triton.jit']}, `triton.autotune` {us['triton.autotune']}"
     label = "host time of a launch of a known key, 19 arguments"
-    return [[label, us["asm_autotune"], against, link("launch_cost", "root")]]
+    return [label, us["asm_autotune"], against, link("launch_cost", "root")]
 
 
 def _packages() -> list[list[str]]:
@@ -184,56 +78,66 @@ def _packages() -> list[list[str]]:
     ]
 
 
+GROUPS: Final = (
+    ("matmul in fp16", "cuBLAS", "gemm", "matmul"),
+    ("linear + bias + GELU in bf16", "cuBLAS, then PyTorch's GELU", "gemm", "linear"),
+    (
+        "attention forward, head sizes 64 and 128",
+        "the fastest of SDPA's backends",
+        "attention",
+        "attention",
+    ),
+    ("attention backward", "SDPA's backward", "attention_backward", ""),
+    ("convolution + bias + ReLU, channels last", "PyTorch with cuDNN", "convolution", ""),
+    ("GRU, a layer in one launch", "cuDNN", "recurrent", ""),
+    ("softmax, cross entropy and its backward", "PyTorch", "softmax", ""),
+    ("layer norm and RMSNorm, with their backwards", "PyTorch", "normalisation", ""),
+    (
+        "element-wise: add, broadcast + ReLU, GELU, dropout, rotary embedding",
+        "PyTorch",
+        "element-wise",
+        "",
+    ),
+)
+"""Lines of the table of kernels: label, what they are held against, and whose rows are averaged:
+those of a group and of a kernel ("" for all of the group)."""
+
+FURTHER: Final = {
+    "convolution": ("cuDNN's fused kernel", "over_cudnn_convolution_relu"),
+    "recurrent": ("our kernel launched once a step", "over_steps"),
+}
+"""Further competitors of a group, and the factor that is averaged."""
+
+
 @shown()
 def kernels() -> str:
     """Compare kernels with the vendor's functions, by kind, on an H200 and on an H100."""
-    timed = [with_backward(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
-    rows = []
-    for label, against, group, kernel, over in GROUPS:
-        line = [label, against]
-        for of_device in timed:
-            of_group = [row for row in of_device if row["group"] == group and over in row]
-            factors = [row[over] for row in of_group if kernel in ("", row["kernel"])]
-            figures = [f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}"]
-            line += [str(len(factors)), *figures]
-        rows.append(line)
+    timed = [compared(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
+    lines = []
+    for label, against, group, kernel in GROUPS:
+        own = [
+            [r for r in rows if r["group"] == group and kernel in ("", r["kernel"])]
+            for rows in timed
+        ]
+        lines.append([label, against, *_speeds(own, "over_vendor")])
+        if group in FURTHER:
+            other, over = FURTHER[group]
+            lines.append(["the same", other, *_speeds(own, over)])
     heads = ("kernels", "against", "H200, rows", "speed", "least", "H100, rows", "speed", "least")
-    return table(heads, rows)
+    return table(heads, lines)
 
 
-_BY_DEVICE: Final = ("h100_kernels", "kernels")
-
-
-@shown()
-def kernels_by_device() -> str:
-    """Compare kernels with the vendor's functions at the same rows on an H100 and on an H200.
-
-    Raises:
-        PageError: a device has rows that the other has not.
-    """
-    names = [{Place.of(row).name for row in results(name)["rows"]} for name in _BY_DEVICE]
-    if names[0] != names[1]:
-        apart = ", ".join(sorted(names[0] ^ names[1])[:3])
-        raise PageError(f"{' and '.join(_BY_DEVICE)} have other rows, such as {apart}")
-    lines: dict[str, list[str]] = {}
-    for name in _BY_DEVICE:
-        by_kernel: dict[str, list[Mapping[str, Any]]] = {}
-        for row in results(name)["rows"]:
-            by_kernel.setdefault(row["kernel"], []).append(row)
-        for kernel, rows in by_kernel.items():
-            alone = [row["over_vendor"] for row in rows]
-            called = [row["called_over_vendor"] for row in rows if "called_over_vendor" in row]
-            figures = [f"{geometric_mean(alone):.3f}", f"{min(alone):.3f}"]
-            figures.append(f"{min(called):.3f}" if called else "-")
-            lines.setdefault(kernel, [kernel, str(len(rows))]).extend(figures)
-    each = ("least", "least as called")
-    return table(("kernel", "rows", "H100", *each, "H200", *each), list(lines.values()))
+def _speeds(devices: Iterable[Sequence[Row]], over: str) -> Iterator[str]:
+    """Give the number of rows, the mean and the least of a factor, device by device."""
+    for rows in devices:
+        factors = [row[over] for row in rows if over in row]
+        yield from (str(len(factors)), f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}")
 
 
 @shown(kernels_wide="wide_h200", kernels_wide_h100="wide_h100")
 def wide(name: str) -> str:
     """Compare GEMM, scaled products and attention with the vendor's, at shapes few tune for."""
-    by_group: dict[str, list[Mapping[str, Any]]] = {}
+    by_group: dict[str, list[Row]] = {}
     for row in results(name)["rows"]:
         if "called_over_vendor" in row:
             by_group.setdefault(_group(row), []).append(row)
@@ -254,7 +158,7 @@ def wide(name: str) -> str:
 def recurrent_wide() -> str:
     """List GRU layers of 2000 steps, beside cuDNN's and a launch for each step."""
     lines = []
-    for device, name in (("H100", "wide_h100"), ("H200", "wide_h200")):
+    for device, (_, name) in DEVICES.items():
         for row in (row for row in results(name)["rows"] if row["kernel"] == "gru"):
             sizes = (str(row["shape"][name]) for name in ("seq", "batch", "hidden"))
             factors = (f"{row[over]:.2f}" for over in ("over_vendor", "over_steps"))
@@ -266,62 +170,6 @@ def recurrent_wide() -> str:
 
 
 @shown()
-def backward_passes() -> str:
-    """List training steps of convolutions and GRU layers, beside cuDNN's."""
-    lines = []
-    for name in ("conv2d", "gru"):
-        data = results(f"backward_{name}")
-        device = data["provenance"]["device"].removeprefix("NVIDIA ").partition(" ")[0]
-        for row in data["rows"]:
-            sizes = " ".join(f"{size} {n}" for size, n in row["shape"].items())
-            passes = ("forward and backward", "backward")
-            times = (f"{row['times'][f'ours, {one}']['p50_us']:.0f}" for one in passes)
-            speeds = (f"{row[f'{one}, over torch']:.2f}" for one in passes)
-            lines.append([name, sizes, device, *times, *speeds])
-    heads = ("function", "sizes", "GPU", "both, us", "backward, us")
-    heads += ("both over cuDNN", "backward over cuDNN")
-    return table(heads, lines)
-
-
-@shown()
-def quantised_wide() -> str:
-    """Compare quantisation with a copy of as many bytes, by what shares a scale.
-
-    Where no tile holds a group, all of x (2 bytes an element) is read once more, for its amax.
-    """
-    lines = []
-    for device, name in (("H100", "wide_h100"), ("H200", "wide_h200")):
-        for row in (row for row in results(name)["rows"] if row["kernel"] == "quantise"):
-            shape = row["shape"]
-            group = (shape["group_rows"], shape["group_cols"])
-            again = 2 * shape["rows"] * shape["cols"] if 0 in group and group != (1, 0) else 0
-            moved = row["over_copy"] * (row["bytes"] + again) / row["bytes"]
-            speeds = (f"{speed:.3f}" for speed in (row["over_copy"], moved))
-            lines.append([device, GRANULES[group], f"{row['ours']['p50_us']:.1f}", *speeds])
-    heads = ("GPU", "a scale for", "us", "bytes once, copy = 1", "bytes as often as they are read")
-    return table(heads, lines)
-
-
-@shown()
-def scaled_errors() -> str:
-    """Compare errors of scaled products, in shares of the tolerance, with `torch._scaled_mm`'s."""
-    by_scales: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for device, files in DEVICES.items():
-        for row in results(files[1])["rows"]:
-            if row["kernel"] == "scaled_matmul" and "vendor_error_by_tolerance" in row:
-                errors = (row["error_by_tolerance"], row["vendor_error_by_tolerance"])
-                by_scales.setdefault((device, _group(row)), []).append(errors)
-    lines = []
-    for (device, group), errors in sorted(by_scales.items()):
-        most = (f"{max(each):.3f}" for each in zip(*errors, strict=True))
-        larger = sum(ours > theirs for ours, theirs in errors)
-        scales = group.rpartition(", ")[2]
-        lines.append([device, scales, str(len(errors)), *most, str(larger)])
-    heads = ("GPU", "scales", "rows", "largest error", "of `torch._scaled_mm`")
-    return table((*heads, "rows where ours is larger"), lines)
-
-
-@shown()
 def slower() -> str:
     """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
 
@@ -329,17 +177,8 @@ def slower() -> str:
     """
     lines = []
     for device, files in DEVICES.items():
-        newest: dict[str, tuple[str, Mapping[str, Any]]] = {}
-        for name in files:
-            content = results(name)
-            for row in with_backward(content["rows"]):
-                # Sums of two launches have no run: a newer row of the whole pass has their place.
-                date = content["runs"][row["run"]]["date"] if "run" in row else ""
-                place = Place.of(row).name
-                if "over_vendor" in row and date >= newest.get(place, ("",))[0]:
-                    newest[place] = (date, row)
-        by_kernel: dict[str, list[Mapping[str, Any]]] = {}
-        for _, row in newest.values():
+        by_kernel: dict[str, list[Row]] = {}
+        for row in _newest(files):
             by_kernel.setdefault(f"{row['kernel']}{_heads(row['shape'])}", []).append(row)
         for kernel, rows in sorted(by_kernel.items()):
             low = sum(row["over_vendor"] < BELOW for row in rows)
@@ -352,30 +191,16 @@ def slower() -> str:
     return table(heads, lines)
 
 
-@shown()
-def backward_ways() -> str:
-    """Compare ways of attention's backward pass, as the shipped records have them."""
-    lines = [
-        [device, *line]
-        for device in ("H100", "H200")
-        for record in results(f"attention_backward-{device.lower()}")["records"]
-        if record["key"]["kernel"].endswith(".attention_backward.kernel")
-        for line in [_ways_of(record)]
-    ]
-    heads = ("GPU", "dtype", "tokens", "heads of", "causal", "heads a key head")
-    return table((*heads, *(f"{way}, us" for way in WAYS.values()), "fastest", "timed"), lines)
-
-
-def _ways_of(record: Mapping[str, Any]) -> list[str]:
-    shape, best = record["key"]["shape"], dict.fromkeys(WAYS, math.inf)
-    for timed in record["measurements"]:
-        way = timed["config"].get("@alternative", "")
-        best[way] = min(best.get(way, math.inf), timed["median_us"])
-    fastest = WAYS[min(WAYS, key=lambda way: best[way])]
-    sizes = [record["key"]["dtypes"]["q_ptr"], str(shape["pow2(M)"]), str(shape["D"])]
-    sizes += ["yes" if shape["CAUSAL"] else "no", str(shape["GROUP"])]
-    times = [f"{best[way]:.1f}" if best[way] < math.inf else "-" for way in WAYS]
-    return [*sizes, *times, fastest, record["provenance"]["date"][:10]]
+def _newest(files: Iterable[str]) -> list[Row]:
+    """List the rows of some files that are held against the vendor, each as it was timed last."""
+    newest: dict[str, tuple[str, Row]] = {}
+    for name in files:
+        content = results(name)
+        for row in compared(content["rows"]):
+            date, place = content["runs"][row["run"]]["date"], Place.of(row).name
+            if "over_vendor" in row and date >= newest.get(place, ("",))[0]:
+                newest[place] = (date, row)
+    return [row for _, row in newest.values()]
 
 
 def _heads(shape: Mapping[str, Any]) -> str:
@@ -384,7 +209,7 @@ def _heads(shape: Mapping[str, Any]) -> str:
     return "" if size is None else f", heads of {size if size in (64, 128) else '40 to 192'}"
 
 
-def _group(row: Mapping[str, Any]) -> str:
+def _group(row: Row) -> str:
     shape, kernel = row["shape"], row["kernel"]
     if kernel == "matmul":
         return f"matmul, {row['dtype']}, M {'up to' if shape['M'] <= 64 else 'over'} 64"

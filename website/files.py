@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 from website.blocks import ROOT
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
-FILES: Final = {
-    "error": ROOT / "asmtune" / "predict" / "score" / "data" / "error.json",
-    "attention_backward-h100": ROOT / "cache" / "attention_backward-h100.json",
-    "attention_backward-h200": ROOT / "cache" / "attention_backward-h200.json",
-}
+ERROR: Final = ROOT / "asmtune" / "predict" / "score" / "data" / "error.json"
 _NOT_TYPED: Final = re.compile(r"\.__main__\b| --output \S+")
 
 
@@ -25,12 +21,12 @@ TABLES: Final[dict[str, Callable[[], str]]] = {}
 Build = TypeVar("Build", bound=Callable[..., str])
 
 
-def shown(**files: str) -> Callable[[Build], Build]:
-    """List a function's table under the function's name, or one of each file under a name."""
+def shown(**given: Any) -> Callable[[Build], Build]:
+    """List a function's table under the function's name, or one for each argument under a name."""
 
     def listed(build: Build) -> Build:
-        TABLES.update({name: partial(build, file) for name, file in files.items()})
-        if not files:
+        TABLES.update({name: partial(build, argument) for name, argument in given.items()})
+        if not given:
             TABLES[build.__name__] = build
         return build
 
@@ -44,22 +40,17 @@ def results(name: str) -> Any:
     Raises:
         KeyError: there is no such file.
     """
-    path = FILES.get(name, RESULTS / f"{name}.json")
+    path = ERROR if name == "error" else RESULTS / f"{name}.json"
     if not path.is_file():
         raise KeyError(f"no results {name!r}")
-    return json.loads(path.read_text())
+    return json.loads(path.read_text(), object_hook=_typed)
 
 
-def provenance(name: str) -> Mapping[str, Any]:
-    """Read where a result comes from: command, date, commit, device, CPUs."""
-    found = results(name)
-    origin: Mapping[str, Any] = found["provenance"] if "provenance" in found else found["meta"]
-    return origin
-
-
-def command(origin: Mapping[str, Any]) -> str:
-    """Give the command of a provenance as one types it."""
-    return _NOT_TYPED.sub("", str(origin["command"]))
+def _typed(value: dict[str, Any]) -> dict[str, Any]:
+    """Give a provenance its command as one types it."""
+    if isinstance(value.get("command"), str):
+        value["command"] = _NOT_TYPED.sub("", value["command"])
+    return value
 
 
 def link(name: str, page: str = "docs") -> str:

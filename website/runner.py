@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ _LEFT_OUT: Final = shutil.ignore_patterns(
     ".*", "__pycache__", "*.egg-info", "site", "build", "dist", "results", "shared"
 )
 # Anything of these needs a shell, and `asmtune` in it a process that loads everything.
-_OF_SHELLS: Final = frozenset("|&;<>()$`*?[]{}~")
+_OF_SHELLS: Final = re.compile(r"[|&;<>()$`*?\[\]{}~]")
 
 
 @dataclass(frozen=True)
@@ -179,10 +180,4 @@ class Place:
 
 def _needs_shell(script: str) -> bool:
     """Say if a script is more than commands and their words, one a line."""
-    quote = ""
-    for character in script:
-        if character in "\"'" and quote in ("", character):
-            quote = "" if quote else character
-        elif (character in "$`" and quote != "'") or (character in _OF_SHELLS and not quote):
-            return True
-    return any("=" in words[0] for words in commands(script))
+    return bool(_OF_SHELLS.search(script)) or any("=" in words[0] for words in commands(script))

@@ -18,7 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
-_PRELOADED: Final = ["website.loaded"]
+_PRELOADED: Final = [
+    "torch",
+    "triton.language",
+    "asmtune.predict.prune",
+    "asmtune.runtime.offline.tuning_queue",
+    "asmtune.tuning.session",
+    "asmtune.cli.app",
+]
 
 
 def context() -> Any:

@@ -1,7 +1,6 @@
 """AI-Bench8: eight tuned kernels against untuned ones, with parts of the tuner taken away.
 
     python -m benchmarks.aibench8 [--kernels softmax,rope] [--rounds N] [--output FILE]
-    python -m benchmarks.aibench8.figure
 
 Needs a GPU. Caches are empty at
 the start. Each kernel is tuned, each result checked against float64 (whole numbers exactly),
@@ -23,7 +22,6 @@ where `full` timed the whole space.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -40,8 +38,8 @@ from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.triton_api.launching import allocating
 from asmtune.tuning.options import EFFORTS, Effort
-from benchmarks.aibench8.experiment import Plan, line
-from benchmarks.aibench8.summary import speedups, summary
+from benchmarks.aibench8.experiment import Plan
+from benchmarks.aibench8.summary import document, speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task
 from benchmarks.aibench8.tuning import TaskTuner
 from benchmarks.harness import RESULTS, empty_caches, provenance, write_json
@@ -104,14 +102,15 @@ def _measure(
         ends_s = began + options.seconds * number / len(tasks)
         result = survived(task, lambda task=task, ends_s=ends_s: plan.result(task, ends_s))
         results.insert(0, result)
-        print(line(result, speedups(result.get("race", ()))), flush=True)
+        told = result.get("failed") or speedups(result["race"])
+        print(task.name, told, flush=True)
         meta = {**provenance(), **_effort_facts(effort), "race_clock": asdict(policy)}
         meta["seconds"] = round(time.monotonic() - began, 1)
-        write_json(options.output, {"meta": meta, "summary": summary(results), "results": results})
+        content = {"meta": meta, "summary": summary(results), "results": results}
+        write_json(options.output, content)
         torch.cuda.empty_cache()
-    totals = summary(results)
-    print(json.dumps({key: totals[key] for key in ("geometric_mean", "kernels", "under_1")}))
-    sys.exit(1 if totals["failed"] else 0)
+    print(document(content))
+    sys.exit(1 if content["summary"]["failed"] else 0)
 
 
 def _effort_facts(effort: Effort) -> dict[str, Any]:

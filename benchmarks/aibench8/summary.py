@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean, median
 from typing import Any
 
+from benchmarks.harness import device_of, table
+
 BARS = ("full", "dispatch_off", "contract_off", "asm_off")
 """In the order of AI-Bench8."""
+
+_SHOWN = {
+    "full": "tuned",
+    "dispatch_off": "defaults",
+    "contract_off": "no contracts",
+    "asm_off": "by chance",
+}
 
 BASELINE = "baseline"
 
@@ -73,6 +82,19 @@ def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "under_1": [k for k, f in by_kernel.items() if f.get("full", _NONE)["speedup"] < 1],
         "failed": failed,
     }
+
+
+def document(*files: Mapping[str, Any]) -> str:
+    """Tabulate the speedups by kernel, and their means, on some devices."""
+    found = [data["summary"] for data in files]
+    lines = []
+    for kernel in found[0]["speedup"]:
+        bars = [data["speedup"].get(kernel, {}).get(bar) for data in found for bar in BARS]
+        lines.append([kernel, *(f"{bar['speedup']:.2f}" if bar else "-" for bar in bars)])
+    means = [data["geometric_mean"].get(bar) for data in found for bar in BARS]
+    lines.append(["geometric mean", *(f"{mean:.2f}" if mean else "-" for mean in means)])
+    heads = (f"{device_of(data)}: {_SHOWN[bar]}" for data in files for bar in BARS)
+    return table(("kernel", *heads), lines)
 
 
 def _failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -41,7 +41,7 @@ from asmtune.runtime.options import DecoratorOptions
 from asmtune.tuning.options import EFFORTS
 from benchmarks.harness import until
 from benchmarks.kernels import wide
-from benchmarks.kernels.entry import entry_of
+from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.identities import kernel_modules, source_of
 from benchmarks.kernels.plan import PLANS, Place, Plan
 from benchmarks.kernels.rows import Timer, called_first
@@ -83,7 +83,7 @@ def wrong(name: str, dtype: str) -> dict[str, float]:
 
 def row(place: Place, timer: Timer, check: str) -> dict[str, Any]:
     """Measure a row: timings, or its errors, or its failure."""
-    module, entry = module_of(place.kernel), entry_of(place.kernel)
+    module, entry = module_of(place.kernel), ENTRIES[place.kernel]
     group = entry.group_at(place.shape, place.dtype)
     head = {"kernel": place.kernel, "group": group, "dtype": place.dtype}
     head["shape"] = dict(place.shape)

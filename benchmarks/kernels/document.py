@@ -16,10 +16,9 @@ from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.harness import between, table
-from benchmarks.kernels.backward import KERNEL, PARTS, backward, with_backward
-from benchmarks.kernels.entry import entry_of
+from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.figure import draw
-from benchmarks.kernels.rows import summary
+from benchmarks.kernels.rows import PARTS, WHOLE, compared, summary
 from benchmarks.kernels.table import FILE
 from tests.kernels.accuracy import KERNELS, module_of
 
@@ -51,7 +50,6 @@ def tables(content: Mapping[str, Any]) -> str:
     figure = f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n"
     names = dict.fromkeys(row["kernel"] for row in timed)
     parts = [_origin(content), figure, _list_of_kernels(timed)]
-    parts += [_backward(pairs)] if (pairs := backward(timed)) else []
     parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts)
 
@@ -74,57 +72,32 @@ def _origin(content: Mapping[str, Any]) -> str:
 
 def _list_of_kernels(timed: Sequence[Row]) -> str:
     heads = ("kernel", "computes", "shapes", "dtypes", "vendor", "times the vendor's speed", "rows")
-    rows = with_backward(timed)
+    rows = compared(timed)
     lines = []
     for names in _launched_together():
         modules = [module_of(name) for name in names]
         docs = [str(module.__doc__) for module in modules]
         links = " and ".join(f"[`{name}`](../kernels/{name}.py)" for name in names)
         about = [" ".join(map(sentence, docs)), " ".join(part(doc, "Shapes") for doc in docs)]
-        about += [", ".join(modules[0].DTYPES), entry_of(names[0]).vendor_name]
+        about += [", ".join(modules[0].DTYPES), ENTRIES[names[0]].vendor_name]
         lines.append([links, *about, *_speed(names[0], rows)])
     return f"{table(heads, _slashed(lines))}\n"
 
 
 def _launched_together() -> list[tuple[str, ...]]:
     """List kernels by name; those of attention's backward pass are one entry."""
-    all_three = tuple(name for name in (KERNEL, *PARTS) if name in KERNELS)
+    all_three = tuple(name for name in (WHOLE, *PARTS) if name in KERNELS)
     return list(dict.fromkeys(all_three if name in all_three else (name,) for name in KERNELS))
 
 
 def _speed(name: str, rows: Sequence[Row]) -> list[str]:
     """Give a kernel's geometric mean with its range, and its number of rows."""
-    name = KERNEL if name in PARTS else name
     mean = summary(rows)["over_vendor_by_kernel"].get(name)
     if not mean:
         return ["-", "0"]
     most = max(row["over_vendor"] for row in rows if row["kernel"] == name)
     range_ = f"({mean['least']:.2f} to {most:.2f})"
     return [f"**{mean['geometric_mean']:.2f}** {range_}", str(mean["rows"])]
-
-
-def _backward(rows: Sequence[Row]) -> str:
-    """Write the table of the backward pass by two kernels, against the vendor's one call."""
-    means = summary(rows)
-    mean = means["over_vendor_by_kernel"][KERNEL]
-    least = means["over_others_by_kernel"][KERNEL]["vendor_at_best"]
-    said = (
-        "A backward pass by both kernels launches one after the other. Their times are added and "
-        "compared with the vendor's one call, which computes all three gradients: geometric mean "
-        f"{mean['geometric_mean']:.3f}, worst {mean['least']:.3f}. The vendor's call was timed "
-        "twice, beside each of the two; its time here is the mean of both medians. With the faster "
-        f"of both the geometric mean is {least['geometric_mean']:.3f}."
-    )
-    heads = ("shape", "dtype", *(f"{name.removeprefix(KERNEL + '_')} p50 us" for name in PARTS))
-    heads += ("both", "vendor p50 us, beside q", "beside kv", "over vendor", "over its faster")
-    lines = []
-    for row in rows:
-        times = [*row["parts_us"], row["ours"]["p50_us"], *row["vendor_us"]]
-        factors = [_factor(row["over_vendor"]), _factor(row["over_vendor_at_best"])]
-        shown = [_us({"p50_us": time}, 50) for time in times]
-        lines.append([_shape(row), row["dtype"], *shown, *factors])
-    title = " and ".join(PARTS)
-    return f"### {title}\n\n{said}\n\n{table(heads, lines)}\n"
 
 
 def _kernel(name: str, rows: Sequence[Row]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Inputs = Mapping[str, Any]
+Shape = Mapping[str, int]
 VendorKind = Literal["vendor library", "PyTorch function", "eager PyTorch"]
 
 
@@ -35,22 +35,15 @@ class Entry:
     vendor_name: str
     vendor: Callable[[Inputs], Callable[[], Any]]
     group: str
-    flops: Callable[[Mapping[str, int]], float] | None = None
+    flops: Callable[[Shape], float] | None = None
     rates: Mapping[str, str] = field(default_factory=dict)
     dtypes: Sequence[str] = ()
     others: Mapping[str, Callable[[Inputs], Callable[[], Any]]] = field(default_factory=dict)
-    apart: Callable[[Mapping[str, int], str], bool] | None = None
+    apart: Callable[[Shape, str], bool] | None = None
     exact: Callable[..., Any] | None = None
     vendor_kind: VendorKind = "PyTorch function"
 
-    def group_at(self, shape: Mapping[str, int], dtype: str) -> str:
+    def group_at(self, shape: Shape, dtype: str) -> str:
         """Name the group that a row is averaged with."""
         aside = self.apart is not None and self.apart(shape, dtype)
         return f"{self.group}, others" if aside else self.group
-
-
-def entry_of(name: str) -> Entry:
-    """Import a kernel's entry."""
-    entry = importlib.import_module(f"benchmarks.kernels.entries.{name}").ENTRY
-    assert isinstance(entry, Entry)
-    return entry

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.report.figures import COLOURS, MARKERS, RULE, WIDTH, fitted_legend, look, saved
-from benchmarks.kernels.backward import KERNEL, PARTS, with_backward
-from benchmarks.kernels.entry import entry_of
-from benchmarks.kernels.rows import summary
+from benchmarks.kernels.entries import ENTRIES
+from benchmarks.kernels.rows import compared, summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,13 +40,10 @@ def draw(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def drawn(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw a line a kernel: geometric mean and range on a logarithmic axis, and both in figures.
-
-    The kernels of attention's backward pass share one line.
-    """
+    """Draw a line a kernel: geometric mean and range on a logarithmic axis, and both in figures."""
     from matplotlib.figure import Figure
 
-    rows = with_backward(rows)
+    rows = compared(rows)
     by_kernel: dict[str, list[float]] = {}
     for row in rows:
         if "over_vendor" in row:
@@ -80,7 +76,7 @@ def drawn(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _kind(name: str) -> str:
-    return entry_of(PARTS[0] if name == KERNEL else name).vendor_kind
+    return ENTRIES[name].vendor_kind
 
 
 def _style(kind: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.kernels import wide
-from benchmarks.kernels.entry import entry_of
+from benchmarks.kernels.entries import ENTRIES
 from tests.kernels.accuracy import module_of
 
 PLANS = ("quick", "full", "wide")
@@ -66,7 +66,7 @@ class Plan:
 
     def _of(self, name: str) -> Iterator[Place]:
         module = module_of(name)
-        dtypes = entry_of(name).dtypes or module.DTYPES
+        dtypes = ENTRIES[name].dtypes or module.DTYPES
         every = module.SHAPES
         if self.name == "wide":
             every = wide.SHAPES[name]() if name in wide.SHAPES else ()

@@ -8,7 +8,7 @@ asmtune with an empty store, and again with the store that this left; with `--ag
 once more, with the caches that the first run left: its speed, that of a program against itself,
 tells what the others' spread means. First calls have the machine to themselves. Then the plain
 process, which stays, and the other one are timed in turns (`rounds`), and the table has the median
-of the rounds' ratios with their quartiles.
+of the rounds' ratios.
 
 Outputs are "equal" to the plain program's within the tolerances of `tolerances`. Others are "as
 exact" where a reference in float64 says so, and else "differ". References are short programs of
@@ -41,7 +41,7 @@ from benchmarks.harness import RESULTS, fitted, provenance, write
 from benchmarks.packages.catalogue import AGAIN, PROGRAMS, WAYS, Program
 from benchmarks.packages.processes import Place
 from benchmarks.packages.rounds import run_ways
-from benchmarks.packages.summary import judged, summary, table
+from benchmarks.packages.summary import document, judged, summary
 from benchmarks.packages.tolerances import MAX_MARGIN, MOST_UNITS, RMS_MARGIN, UNITS
 
 
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 "as_exact": {"rms_margin": RMS_MARGIN, "max_margin": MAX_MARGIN},
             }
             write(options.output, {**summarised, "programs": results})
-    print(table(results))
+    print(document(results), summary(results), sep="\n\n")
 
 
 if __name__ == "__main__":

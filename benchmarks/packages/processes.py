@@ -9,12 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.packages import tunings
 from benchmarks.packages.catalogue import Program, Way
 
 _CACHES: Final = (
@@ -48,11 +46,6 @@ class Place:
     limit_s: float
     end: float = math.inf
     arguments: tuple[str, ...] = ()
-
-    @property
-    def asmtune(self) -> Path:
-        """Give the folder of asmtune among the caches."""
-        return self.caches / "asmtune_cache_dir"
 
 
 class ProcessEndedError(Exception):
@@ -125,8 +118,8 @@ class Session:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def close(self) -> str:
-        """End the process, as its program ends by itself; return all that it printed."""
+    def close(self) -> None:
+        """End the process, as its program ends by itself."""
         if self._process.poll() is None:
             start = time.monotonic()
             assert self._process.stdin is not None
@@ -137,7 +130,6 @@ class Session:
                 self._kill()
             self.seconds += time.monotonic() - start
         self._answers.close()
-        return (self._place.outputs / "stdout").read_text(errors="replace")
 
     def _send(self, request: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -173,7 +165,6 @@ class Running:
     def __init__(self, program: Program, way: Way, place: Place) -> None:
         place.outputs.mkdir(parents=True)
         self._program, self._way, self._place = program, way, place
-        self._known: Sequence[str] = tunings.traces(place.asmtune / "runs")
         self._seconds = 0.0
         self.session: Session | None = None
         self.rows: dict[str, dict[str, Any]] = {}
@@ -208,28 +199,17 @@ class Running:
         self._end()
 
     def close(self) -> dict[str, Any]:
-        """End the process; return seconds, operations, and the kernels that nothing timed."""
+        """End the process; return seconds and operations."""
         self._end()
-        predicted = tunings.predicted(self._place.asmtune / "store.sqlite")
-        seconds = round(self._seconds, 2)
-        return {"seconds": seconds, "operations": self.rows, "predicted": predicted}
+        return {"seconds": round(self._seconds, 2), "operations": self.rows}
 
     def _end(self) -> None:
-        """End the process, and add what was tuned in the first calls that it made."""
-        if self.session is None:
-            return
-        output = self.session.close()
-        self._seconds += self.session.seconds
-        spans = {name: self.rows[name].pop("first_at") for name in self._alive}
-        triton = tunings.by_triton(output)
-        own = tunings.by_asmtune(self._place.asmtune / "runs", self._known, spans)
-        for name in self._alive:
-            self.rows[name]["tuned_by_triton"] = triton.get(name, [])
-            self.rows[name]["tuned_by_asmtune"] = own.get(name, [])
-        self._known = tunings.traces(self._place.asmtune / "runs")
-        self.session, self._alive = None, []
+        if self.session is not None:
+            self.session.close()
+            self._seconds += self.session.seconds
+            self.session, self._alive = None, []
 
 
 def _environment(place: Place) -> dict[str, str]:
     caches = {name: str(place.caches / name.lower()) for name in _CACHES}
-    return {**os.environ, **caches, "TRITON_PRINT_AUTOTUNING": "1", "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, **caches, "PYTHONUNBUFFERED": "1"}

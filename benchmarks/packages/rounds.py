@@ -96,12 +96,6 @@ def middle(ratios: Sequence[float]) -> float:
     return round(statistics.median(pairs(ratios)), 4)
 
 
-def spread(ratios: Sequence[float]) -> list[float]:
-    """Take the quartiles of the ratios of pairs of rounds."""
-    low, _, high = statistics.quantiles(pairs(ratios), n=4, method="inclusive")
-    return [round(low, 4), round(high, 4)]
-
-
 def speeds(row: Mapping[str, Any]) -> dict[str, list[float]]:
     """Read an operation's ratios, round by round, of the GPU's time and of the whole call's."""
     rounds = row.get("rounds", {})

@@ -10,7 +10,8 @@ from typing import Any, Final
 import torch
 
 from asmtune.workshop.replay.results import geometric_mean
-from benchmarks.packages.rounds import TIMES, middle, speeds, spread
+from benchmarks.harness import table
+from benchmarks.packages.rounds import TIMES, middle, speeds
 from benchmarks.packages.tolerances import as_exact, compared, worst
 
 _OWN: Final = ("asmtune", "asmtune_warm")
@@ -29,9 +30,8 @@ def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
         every other output is so against the reference; else "differ", or None. `exactness`: the
         errors against the reference, where one was needed. `spread`: how far the plain program's
         own first and last call are apart. `speed`: plain time over asmtune's on the GPU, median
-        of the rounds; `speed_of_call`: the same with the host; `quartiles` of both. `first_s`:
-        seconds of the first call, tuning included; `tuning`: how many keys, configs compiled and
-        timed, and seconds; all by way.
+        of the rounds; `speed_of_call`: the same with the host. `first_s`:
+        seconds of the first call, tuning included; all by way.
     """
     plain = runs["plain"]["operations"]
     return {name: _operation(name, runs, outputs) for name in plain}
@@ -41,7 +41,6 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
     rows = {way: ran["operations"].get(name, {}) for way, ran in runs.items()}
     result: dict[str, Any] = {
         "first_s": {way: row["first_s"] for way, row in rows.items() if "first_s" in row},
-        "tuning": {way: _tuning([row]) for way, row in rows.items() if "first_s" in row},
         "errors": {
             way: row[key]
             for way, row in rows.items()
@@ -59,13 +58,11 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
 
 
 def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an operation's speeds and their quartiles, by way, from the rounds in its rows."""
+    """Give an operation's speeds by way, from the rounds in its rows."""
     result: dict[str, Any] = {key: {} for key in TIMES}
-    result["quartiles"] = {key: {} for key in TIMES}
     for way, row in rows.items():
         for key, ratios in speeds(row).items():
             result[key][way] = middle(ratios)
-            result["quartiles"][key][way] = spread(ratios)
     return result
 
 
@@ -115,23 +112,6 @@ def _file(folder: Path, name: str) -> Path:
     return folder / f"{name}.pt"
 
 
-def _tuning(operations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Add up keys, configs and seconds of all that was tuned in the first calls of operations.
-
-    Of Triton's own tuning, FlagGems' among it, each config is compiled and timed.
-    """
-    triton = [row for operation in operations for row in operation["tuned_by_triton"]]
-    own = [row for operation in operations for row in operation["tuned_by_asmtune"]]
-    configs = sum(row["configs"] for row in triton)
-    return {
-        "keys": len(triton) + len(own),
-        "keys_by_triton": len(triton),
-        "compiled": configs + sum(row.get("compiled", 0) for row in own),
-        "timed": configs + sum(row.get("timed", 0) for row in own),
-        "seconds": round(sum(row.get("seconds", 0.0) for row in (*triton, *own)), 2),
-    }
-
-
 def _saved(file: Path) -> dict[str, Any]:
     saved: dict[str, Any] = torch.load(file, weights_only=True)
     return saved
@@ -149,16 +129,11 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "unequal": verdicts["differ"],
         "without_result": verdicts[None],
         "first_s": {},
-        "tuning": {},
     }
     whole = [row for row in rows if row["equal"] is not None]
     for way in sorted({way for row in whole for way in row["first_s"]}):
         timed = [row for row in whole if way in row["first_s"]]
         result["first_s"][way] = round(sum(row["first_s"][way] for row in timed), 2)
-        parts = [row["tuning"][way] for row in timed]
-        result["tuning"][way] = {
-            name: round(sum(part[name] for part in parts), 2) for name in parts[0]
-        }
     for key in TIMES:
         for way in (*_OWN, "plain_again"):
             values = [row[key][way] for row in whole if way in row[key]]
@@ -168,19 +143,40 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def table(programs: Sequence[Mapping[str, Any]]) -> str:
-    """Write a line an operation: seconds of the first call by way, speed, what outputs are."""
-    ways = ("plain", "plain_again", *_OWN)
-    head = "".join(f"{way:>14}" for way in ways)
-    lines = [f"{'first call, seconds':34}{head}{'speed, quartiles':>22}{'of call':>8}  outputs"]
+OPERATIONS: Final = {
+    "gla": "gla forward",
+    "gated_delta_rule": "gated delta rule forward",
+    "dyt": "DyT forward and backward",
+    "mlp": "SwiGLU MLP",
+    "moe": "mixture of experts",
+    "layer_norm": "layer norm forward and backward",
+    "cross_entropy": "cross entropy forward and backward",
+    "bmm": "bmm (its own tuner, left alone)",
+    "token": "1 token",
+    "batch": "16 tokens",
+    "prompt": "2048 tokens",
+    "scan": "scan by chunks, forward and backward",
+    "gated_norm": "gated RMS norm, forward and backward",
+    "cut_cross_entropy": "loss without logits, forward and backward",
+    "tensorwise": "cast to FP8, one scale",
+    "experts": "cast of experts to FP8, a scale a row",
+}
+
+
+def document(programs: Sequence[Mapping[str, Any]]) -> str:
+    """Tabulate each operation: seconds of the first call by way, GPU speed, what outputs are."""
+    lines = []
     for program in programs:
+        origin = program["provenance"]
+        measured = f"{origin['date']:.10}, {origin['commit']}"
         for name, row in program["operations"].items():
-            cells = "".join(f"{row['first_s'].get(way, float('nan')):14.2f}" for way in ways)
-            speed, of_call = (row[key].get("asmtune", float("nan")) for key in TIMES)
-            quartiles = row["quartiles"]["speed"].get("asmtune")
-            around = "{:.3f}-{:.3f}".format(*quartiles) if quartiles else ""
-            said = row["verdict"] or "none"
-            said += f": {row['errors']}" if row["errors"] else ""
-            cells += f"{speed:8.3f}{around:>14}{of_call:8.3f}"
-            lines.append(f"{program['program'] + ' ' + name:34}{cells}  {said}")
-    return "\n".join([*lines, str(summary(programs))])
+            label = f"{program['package'].split()[0]}, {OPERATIONS.get(name, name)}"
+            first = (
+                f"{row['first_s'][way]:.{digits}f} s" if way in row["first_s"] else "-"
+                for way, digits in (("plain", 1), ("asmtune", 1), ("asmtune_warm", 2))
+            )
+            speed = row["speed"].get("asmtune")
+            said = row["verdict"] or f"none: {row['errors']}"
+            lines.append([label, *first, f"{speed:.3f}" if speed else "-", said, measured])
+    heads = ("package, operation", "`triton.autotune`", "asmtune", "the next process")
+    return table((*heads, "GPU speed", "outputs", "measured, commit"), lines)

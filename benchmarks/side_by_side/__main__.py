@@ -1,6 +1,6 @@
 """Measurement of the tasks, on GPUs with an equal share of the cores each.
 
-    python -m benchmarks.side_by_side KERNELS [--gpus N] [--lanes 0,1,2,3] [--most-s S] [--parts N]
+    python -m benchmarks.side_by_side KERNELS [--gpus N] [--tasks 0,1,2] [--most-s S] [--parts N]
         [--seconds S] [--keep FILE] [--output FILE]
 
 KERNELS is a folder with the oracle's kernels. Each of `--gpus` GPUs takes one task after the other
@@ -34,16 +34,14 @@ from typing import Any
 
 from benchmarks.harness import RESULTS, fitted, write
 from benchmarks.side_by_side.baselines import Effort
-from benchmarks.side_by_side.summary import summary, table
-from benchmarks.side_by_side.tasks import LANES
+from benchmarks.side_by_side.summary import document, summary
+from benchmarks.side_by_side.tasks import TASKS
 
 
 class Worker(threading.Thread):
     """A GPU and some cores, which take one task after another."""
 
-    def __init__(
-        self, queue: Queue[tuple[int, int]], place: tuple[int, Sequence[int]], options: Any
-    ) -> None:
+    def __init__(self, queue: Queue[int], place: tuple[int, Sequence[int]], options: Any) -> None:
         super().__init__()
         self.queue, (self.gpu, self.cores), self.options = queue, place, options
         self.results: list[dict[str, Any]] = []
@@ -52,33 +50,33 @@ class Worker(threading.Thread):
         """Run each task in a process of its own; note a result or an error for each."""
         while True:
             try:
-                lane, number = self.queue.get_nowait()
+                number = self.queue.get_nowait()
             except Empty:
                 return
             start = time.monotonic()
             if start >= self.options.end:
-                self.results.append({**LANES[lane][number].to_json(), "error": "not begun"})
+                self.results.append({**TASKS[number].to_json(), "error": "not begun"})
                 continue
-            result = self._result(lane, number)
+            result = self._result(number)
             self.results.append(result)
             spent = f"{time.monotonic() - start:.0f} s"
             print(f"{task_name(result)}: {result.get('error', spent)}", flush=True)
 
-    def _result(self, lane: int, number: int) -> dict[str, Any]:
+    def _result(self, number: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             shutil.copytree(self.options.models, folder / "asmtune" / "models")
             output = folder / "result.json"
-            done = self._process(lane, number, folder, output)
-            task = LANES[lane][number].to_json()
+            done = self._process(number, folder, output)
+            task = TASKS[number].to_json()
             result: dict[str, Any] = json.loads(output.read_text()) if output.exists() else task
             if "retimed_us" not in result:
                 said = (done or "ran out of time").strip().splitlines()[-1:]
                 result["error"] = "".join(said)[:300]
             return result
 
-    def _process(self, lane: int, number: int, folder: Path, output: Path) -> str | None:
-        where = (self.options.kernels, lane, number, folder, output)
+    def _process(self, number: int, folder: Path, output: Path) -> str | None:
+        where = (self.options.kernels, number, folder, output)
         command = [sys.executable, "-m", "benchmarks.side_by_side.one", *map(str, where)]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(self.gpu)}
         left = self.options.end - time.monotonic()
@@ -110,13 +108,13 @@ def measured(path: Path | None, share: int) -> tuple[list[dict[str, Any]], dict[
     """Read the tasks that an earlier run measured, and where it ran.
 
     Raises:
-        ValueError: its lanes had another number of cores.
+        ValueError: its GPUs had another number of cores.
     """
     if path is None:
         return [], {}
     earlier = json.loads(path.read_text())
     if earlier["cores_a_lane"] != share:
-        raise ValueError(f"{path}: {earlier['cores_a_lane']} cores a lane there, {share} here")
+        raise ValueError(f"{path}: {earlier['cores_a_lane']} cores a GPU there, {share} here")
     tasks = [task for task in earlier["tasks"] if "retimed_us" in task]
     return tasks, {"kept": {"tasks": len(tasks), **earlier["provenance"]}}
 
@@ -124,19 +122,17 @@ def measured(path: Path | None, share: int) -> tuple[list[dict[str, Any]], dict[
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", type=Path)
-    parser.add_argument("--lanes", default=",".join(map(str, range(len(LANES)))))
-    parser.add_argument(
-        "--gpus", type=int, default=len(LANES), help="GPUs, and shares of the cores"
-    )
+    parser.add_argument("--tasks", default=",".join(map(str, range(len(TASKS)))))
+    parser.add_argument("--gpus", type=int, default=4, help="GPUs, and shares of the cores")
     parser.add_argument("--most-s", type=float, default=300.0)
     parser.add_argument("--parts", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=3600.0, help="of all together")
     parser.add_argument("--keep", type=Path, help="results of an earlier run")
     parser.add_argument("--output", type=Path, default=RESULTS / "side_by_side.json")
     options = parser.parse_args(arguments)
-    unknown = set(options.lanes.split(",")) - set(map(str, range(len(LANES))))
+    unknown = set(options.tasks.split(",")) - set(map(str, range(len(TASKS))))
     if unknown:
-        parser.error(f"no lane {', '.join(sorted(unknown))}; there are 0 to {len(LANES) - 1}")
+        parser.error(f"no task {', '.join(sorted(unknown))}; there are 0 to {len(TASKS) - 1}")
     for name in ("gpus", "parts"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} {getattr(options, name)}: at least 1")
@@ -155,11 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SystemExit(f"--keep {options.keep}: {error!r}; give a file that this wrote") from None
     finished = {task_name(task) for task in earlier}
-    queue: Queue[tuple[int, int]] = Queue()
-    for lane in map(int, options.lanes.split(",")):
-        for number, task in enumerate(LANES[lane]):
-            if task_name(task.to_json()) not in finished:
-                queue.put((lane, number))
+    queue: Queue[int] = Queue()
+    for number in map(int, options.tasks.split(",")):
+        if task_name(TASKS[number].to_json()) not in finished:
+            queue.put(number)
     with tempfile.TemporaryDirectory() as models:
         fit_s = fitted(Path(models))
         options.models = Path(models) / "models"
@@ -172,12 +167,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for worker in workers:
             worker.join()
     results = [*earlier, *(result for worker in workers for result in worker.results)]
-    in_order = [task_name(task.to_json()) for lane in LANES for task in lane]
+    in_order = [task_name(task.to_json()) for task in TASKS]
     results.sort(key=lambda result: in_order.index(task_name(result)))
     setting: dict[str, Any] = {"cores_a_lane": share, "fit_of_learned_s": round(fit_s, 2), **origin}
     setting |= {"scaled_above_s": options.most_s, "first_part": 1 / options.parts}
-    write(options.output, {**setting, "summary": summary(results), "tasks": results})
-    print(table(results))
+    content = write(options.output, {**setting, "summary": summary(results), "tasks": results})
+    print(document(content))
 
 
 if __name__ == "__main__":

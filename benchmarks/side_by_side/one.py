@@ -1,6 +1,6 @@
 """Task in its own process: tune by asmtune and by the baselines, then compare the winners.
 
-    python -m benchmarks.side_by_side.one KERNELS LANE TASK FOLDER OUTPUT [--most-s S]
+    python -m benchmarks.side_by_side.one KERNELS TASK FOLDER OUTPUT [--most-s S]
         [--parts N]
 
 Its caches of compiled code are empty; the folder may hold the fitted model of `learned`.
@@ -28,7 +28,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from benchmarks.harness import caches, write_json
 from benchmarks.side_by_side.baselines import Effort, autotuned, exhaustive
-from benchmarks.side_by_side.tasks import LANES, Task
+from benchmarks.side_by_side.tasks import TASKS, Task
 
 
 def measure_task(
@@ -120,7 +120,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one task and write its result."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", type=Path)
-    parser.add_argument("lane", type=int)
     parser.add_argument("task", type=int)
     parser.add_argument("folder", type=Path)
     parser.add_argument("output", type=Path)
@@ -129,8 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     effort = Effort(options.most_s, options.parts)
     os.environ |= caches(options.folder)
-    task = LANES[options.lane][options.task]
-    for result in measure_task(task, options.kernels, options.folder, effort):
+    for result in measure_task(TASKS[options.task], options.kernels, options.folder, effort):
         write_json(options.output, result)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from asmtune.workshop.replay.results import geometric_mean
+from benchmarks.harness import device_of, table
 
 _BASELINES: Final = ("autotune", "exhaustive_5_20")
 
@@ -47,22 +48,71 @@ def summary(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def table(tasks: Sequence[dict[str, Any]]) -> str:
-    """Write a line a task, and the summary."""
-    head = f"{'task':44} {'asmtune':>8} {'autotune':>9} {'5/20':>7} {'speed':>6}"
-    lines = [head]
-    for task in tasks:
-        sizes = ",".join(str(value) for value in task["shape"].values())
-        name = f"{task['kernel']} {sizes}"
-        if "error" in task:
-            lines.append(f"{name:44} {task['error']}")
-            continue
-        took, speed = _seconds(task), ratios(task)["speed"]
-        lines.append(
-            f"{name:44} {took['asmtune']:7.1f}s {took['autotune']:8.1f}s "
-            f"{took['exhaustive_5_20']:6.1f}s {speed:6.3f}"
+_NAMES: Final = {
+    "gemm": "GEMM",
+    "gemm_bias_gelu": "GEMM + bias + GELU",
+    "attention": "attention",
+    "layernorm": "layer norm",
+    "broadcast_relu": "broadcast + ReLU",
+}
+
+STAR: Final = " *"
+
+
+def document(content: Mapping[str, Any], kernels: Sequence[str] | None = None) -> str:
+    """Tabulate the seconds of whole tunings, and say what was scaled.
+
+    Args:
+        content: the results.
+        kernels: those whose first task is listed; None for all tasks.
+    """
+    tasks = [task for task in content["tasks"] if "error" not in task]
+    means, cores = content["summary"], content["cores_a_lane"]
+    listed = tasks
+    if kernels is not None:
+        listed = [next(t for t in tasks if t["kernel"] == kernel) for kernel in kernels]
+    total, speed = means["seconds"], means["speed"]
+    share = f"{speed['geomean']:.3f} (worst {speed['worst']:.3f})"
+    label = f"{means['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
+    star = STAR if _scaled(tasks) else ""
+    seconds = [f"{total['autotune']:,.0f} s{star}", f"{total['exhaustive_5_20']:.0f} s"]
+    heads = (f"{device_of(content)}, {cores} cores, caches empty", "`triton.autotune`")
+    heads += (f"all compiled by {cores}, timed 5/20 ms", "asmtune")
+    heads += ("speed of the config chosen, best of all timed 5/20 ms = 1",)
+    rows = [*map(_task, listed), [label, *seconds, f"{total['asmtune']:.0f} s", share]]
+    return "\n\n".join([table(heads, rows), *_notes(content)])
+
+
+def _task(task: Mapping[str, Any]) -> list[str]:
+    sizes = [str(size) for size in task["shape"].values() if not isinstance(size, bool)]
+    by_triton, times = task["triton.autotune"], task["retimed_us"]
+    star = STAR if by_triton.get("scaled") else ""
+    return [
+        f"{_NAMES[task['kernel']]} {', '.join(sizes)}, {task['configs']} configs",
+        f"{by_triton['seconds']:.0f} s{star}",
+        f"{task['exhaustive']['coarse']['seconds']:.0f} s",
+        f"{task['asmtune']['seconds']:.1f} s",
+        f"{times['exhaustive'] / times['asmtune']:.3f}",
+    ]
+
+
+def _notes(content: Mapping[str, Any]) -> Iterator[str]:
+    """Say what was scaled, how many seconds were run for it, and what the model's fit took."""
+    if scaled := _scaled(content["tasks"]):
+        share = sum(one["run"] for one in scaled) / sum(one["configs"] for one in scaled)
+        yield (
+            f"`*` Scaled: a random {share:.0%} of the configs was run, where all would take over "
+            f"{content.get('scaled_above_s', 300):.0f} s, and its choice is the best of those. "
+            f"{sum(one['seconds'] for one in scaled):,.0f} s are scaled, for which "
+            f"{sum(one['seconds_run'] for one in scaled):,.0f} s were run."
         )
-    return "\n".join([*lines, str(summary(tasks))])
+    fit_s = content["fit_of_learned_s"]
+    yield f"The fit of `learned`, once an installation, took {fit_s:.1f} s more."
+
+
+def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    runs = (task["triton.autotune"] for task in tasks if "triton.autotune" in task)
+    return [run for run in runs if run.get("scaled")]
 
 
 def _seconds(task: dict[str, Any]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Tasks: whole spaces of five kernels of the oracle, shared out over GPUs."""
+"""Tasks: whole spaces of five kernels of the oracle."""
 
 from __future__ import annotations
 
@@ -23,23 +23,14 @@ class Task:
         return {"kernel": self.kernel, "shape": self.shape}
 
 
-LANES: Final = (
-    (
-        Task("gemm", {"M": 4096, "N": 4096, "K": 4096}),
-        Task("layernorm", {"rows": 4096, "cols": 4096}),
-    ),
-    (
-        Task("gemm", {"M": 1024, "N": 16384, "K": 1024}),
-        Task("broadcast_relu", {"P": 8192, "D": 4096}),
-    ),
-    (
-        Task("attention", {"B": 4, "H": 16, "N": 1024, "D": 64, "causal": False}),
-        Task("layernorm", {"rows": 512, "cols": 4096}),
-    ),
-    (
-        Task("gemm_bias_gelu", {"M": 2048, "N": 4096, "K": 1024}),
-        Task("broadcast_relu", {"P": 65536, "D": 256}),
-    ),
+TASKS: Final = (
+    Task("gemm", {"M": 4096, "N": 4096, "K": 4096}),
+    Task("layernorm", {"rows": 4096, "cols": 4096}),
+    Task("gemm", {"M": 1024, "N": 16384, "K": 1024}),
+    Task("broadcast_relu", {"P": 8192, "D": 4096}),
+    Task("attention", {"B": 4, "H": 16, "N": 1024, "D": 64, "causal": False}),
+    Task("layernorm", {"rows": 512, "cols": 4096}),
+    Task("gemm_bias_gelu", {"M": 2048, "N": 4096, "K": 1024}),
+    Task("broadcast_relu", {"P": 65536, "D": 256}),
 )
-"""Each lane takes one GPU and its share of the cores, its tasks one after another. Softmax is left
-out: one of its configs keeps a compiler without a limit busy for minutes."""
+"""Softmax is left out: one of its configs keeps a compiler without a limit busy for minutes."""

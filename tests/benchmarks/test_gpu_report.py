@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.core.config import Config
 from tests.gpu import report
-from tests.gpu.hopper_process import CASES, spread
-from tests.gpu.report import Outcome, Part, counted, head, parts, ran, run, said
+from tests.gpu.hopper_process import CASES
+from tests.gpu.report import Outcome, Part, parts, ran, run, said
 
 TESTS = Part("some", ("-m", "pytest", "tests/gpu/test_some_gpu.py"), 60)
-RACE = Part("race", ("-m", "tests.gpu.racecheck", "gemm", "0", "3"), 60)
 
 
 def test_parts_exist() -> None:
@@ -65,40 +63,6 @@ def test_shares_are_all_tests() -> None:
     assert sorted([*first, *second]) == sorted(collected())
 
 
-def test_what_is_kept_of_tests() -> None:
-    """Failed tests and the result; where the limit ended it, how many had passed and failed."""
-    lines = [
-        "[gw0] [  5%] PASSED tests/gpu/test_some_gpu.py::test_one[PASSED]",
-        "[gw1] [ 10%] FAILED tests/gpu/test_some_gpu.py::test_two",
-        "tests/gpu/test_some_gpu.py::test_three PASSED   [100%]",
-        "AssertionError: FAILED",
-    ]
-    assert counted(lines) == "2 passed, 1 failed"
-    assert counted([]) == "0 passed, none failed"
-    end = [
-        "FAILED tests/gpu/test_some_gpu.py::test_two - Error",
-        "===== 1 failed, 2 passed in 3.00s =====",
-    ]
-    assert said(TESTS, Outcome("\n".join(lines + end), 1, 3.2)) == [
-        end[0],
-        "1 failed, 2 passed in 3.00s",
-    ]
-    failed, cut = said(TESTS, Outcome("\n".join(lines), None, 60.0))
-    assert failed == lines[1]
-    assert cut == "2 passed, 1 failed, then ended by its limit after 60 s"
-    assert said(TESTS, Outcome("no module named pytest", 1, 0.1)) == [
-        "no module named pytest",
-        "no result, exit status 1, after 0 s",
-    ]
-
-
-def test_what_is_kept_of_racecheck() -> None:
-    """All that it printed, and the seconds."""
-    result = "0 hazards besides Triton's own; the case ended with 0"
-    assert said(RACE, Outcome(f"{result}\n", 0, 31.0)) == [result, "31 s"]
-    assert said(RACE, Outcome("", None, 60.0)) == ["ended by its limit after 60 s"]
-
-
 @pytest.mark.slow
 def test_a_part_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     """A part of tests sums up what it has, and what it started is ended with it."""
@@ -117,23 +81,3 @@ def test_a_part_is_ended_with_all_its_processes(tmp_path: Path) -> None:
     assert said(part, outcome)[-1].startswith("1 passed, none failed, then ended by its limit")
     time.sleep(5)
     assert not (tmp_path / "late").exists()
-
-
-def test_nothing_begins_after_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    """What has no time left is named above the parts."""
-    assert list(ran([TESTS, RACE], 0.0, 2)) == []
-    assert "2 parts are not begun" in capsys.readouterr().out
-    facts = {"device": "NVIDIA H100", "python": "3.12", "torch": "2.11", "triton": "3.6"}
-    facts |= {"cpus": 16, "date": "2026-11-27T10:00:00", "commit": "abc", "command": "python -m x"}
-    text = head(facts, [RACE])
-    assert "# NVIDIA H100 (driver -, Python 3.12, torch 2.11, triton 3.6, 16 CPUs)" in text
-    assert "#   python -m tests.gpu.racecheck gemm 0 3\n" in text
-    assert "no time left" not in head(facts, [])
-
-
-def test_configs_at_equal_distances() -> None:
-    """A limit picks configs over the whole list; without one all are taken."""
-    configs = [Config({"BLOCK": n}) for n in range(10)]
-    assert spread(configs, None) == configs
-    assert spread(configs, 20) == configs
-    assert [config.kwargs["BLOCK"] for config in spread(configs, 3)] == [0, 3, 6]

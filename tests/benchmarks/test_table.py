@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +16,15 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.kernels import attention, gelu, gru, matmul
+from asmtune.kernels import attention, gru, matmul
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
-from asmtune.runtime.decorator import reconfigure
-from asmtune.runtime.options import HOST_LAUNCH_US
 from benchmarks.harness import Ways
 from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
-from benchmarks.kernels.entry import Entry, entry_of
+from benchmarks.kernels.entries import ENTRIES
+from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.rows import Timer, _config, summary
@@ -197,7 +195,7 @@ def test_attention_is_expected_by_key_heads(causal: bool) -> None:
     """Attention's entry expects what its baseline computes of all heads at once."""
     shape = {"B": 2, "H": 6, "KV": 3, "M": 17, "N": 29, "D": 16, "causal": int(causal)}
     given = widened(attention.inputs(shape, "fp16", "cpu"))
-    exact = entry_of("attention").exact
+    exact = ENTRIES["attention"].exact
     assert exact is not None
     torch.testing.assert_close(exact(**given), attention.baseline(**given))
 
@@ -229,21 +227,6 @@ def test_summary_takes_geometric_means(target: Target) -> None:
     assert found["wrong"] == []
 
 
-def test_every_kernel_comes_first() -> None:
-    """The first row of each kernel goes before the second of any, and no row comes twice."""
-    places = Plan().places(["vector_add", "softmax"])
-    assert [place.kernel for place in places[:3]] == ["vector_add", "softmax", "vector_add"]
-    assert len({place.name for place in places}) == len(places) == 3 * 4 + 3 * 5
-
-
-def test_quick_rows() -> None:
-    """All shapes with the first dtype, and the first shape with the others."""
-    places = Plan(name="quick").places(["softmax"])
-    assert [place.dtype for place in places] == ["fp32"] * 5 + ["fp16", "bf16"]
-    assert places[5].shape == places[6].shape == places[0].shape
-    assert {place.name for place in places} < {place.name for place in Plan().places(["softmax"])}
-
-
 @pytest.mark.parametrize(
     ("kernel", "count"),
     [("matmul", 60), ("attention", 30), ("attention_backward", 11), ("gru", 5)],
@@ -257,13 +240,27 @@ def test_wide_rows(kernel: str, count: int) -> None:
     assert len(set().union(*keys)) > count // 2
 
 
-def test_wide_rows_of_another_dtype() -> None:
-    """Wide shapes have the first dtype, and any that is asked for."""
-    usual, other = (
-        Plan(name="wide", dtypes=dtypes).places(["matmul"]) for dtypes in ((), ["bf16"])
+def test_plans() -> None:
+    """A plan has the first row of each kernel before other rows, and no row twice.
+
+    "quick" has all shapes with the first dtype, and the first shape with the others; "wide" has
+    shapes of its own, with the first dtype or those asked for.
+    """
+    full = Plan().places(["vector_add", "softmax"])
+    assert [place.kernel for place in full[:3]] == ["vector_add", "softmax", "vector_add"]
+    assert len({place.name for place in full}) == len(full) == 3 * 4 + 3 * 5
+    quick = Plan(name="quick").places(["softmax"])
+    assert [place.dtype for place in quick] == ["fp32"] * 5 + ["fp16", "bf16"]
+    assert quick[5].shape == quick[6].shape == quick[0].shape
+    some = Plan(dtypes=("bf16", "i8"), shapes=2).places(["softmax", "resize"])
+    found = [(place.kernel, place.dtype) for place in some]
+    assert found == [("softmax", "bf16"), ("resize", "i8")] * 2
+    wide, other = (
+        Plan(name="wide", dtypes=dtypes).places(["matmul", "softmax"]) for dtypes in ((), ["bf16"])
     )
-    assert {place.dtype for place in usual} == {"fp16"}
-    assert [replace(place, dtype="bf16") for place in usual] == other
+    assert {place.kernel for place in wide} == {"matmul"}
+    assert {place.dtype for place in wide} == {"fp16"}
+    assert [replace(place, dtype="bf16") for place in wide] == other
 
 
 def test_wide_layers_are_launched_at_once() -> None:
@@ -273,18 +270,6 @@ def test_wide_layers_are_launched_at_once() -> None:
         numbers = {name: value for name, value in given.items() if isinstance(value, int)}
         assert [*gru.space().configs(**numbers)], place.name
         assert identities(place)[0][0].kernel == "asmtune.kernels.gru.kernel"
-
-
-def test_wide_rows_of_a_kernel_without_any() -> None:
-    """A kernel that the wide plan does not know has no rows there."""
-    assert Plan(name="wide").places(["softmax"]) == []
-
-
-def test_rows_of_some_dtypes_and_shapes() -> None:
-    """Dtypes that are not asked for, and shapes past a number, have no rows."""
-    places = Plan(dtypes=("bf16", "i8"), shapes=2).places(["softmax", "resize"])
-    found = [("softmax", "bf16"), ("resize", "i8")] * 2
-    assert [(place.kernel, place.dtype) for place in places] == found
 
 
 PLACE = Place("vector_add", {"n": 1 << 26}, "fp32")
@@ -307,28 +292,6 @@ def test_a_row_that_fails_stops_no_other(error: Exception) -> None:
     assert str(error) in found["failed"]
     assert "ours" not in found
     assert "FAILED" in line(found)
-
-
-def test_a_wrong_kernel_is_not_timed_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the whole check asked for, what it finds stands in the row instead of times."""
-    monkeypatch.setattr(command, "wrong", lambda *_: {"y nan": 3.0})
-    timer = FailingTimer(TimingPolicy(), None)
-    (found,) = command.rows([PLACE], timer, "all", None)
-    assert found["wrong"] == {"y nan": 3.0}
-
-
-def test_every_kernel_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small problems are tuned as well, by the effort asked for, into the store asked for."""
-    monkeypatch.setenv("ASMTUNE_STORE_URL", "")
-    monkeypatch.setattr("sys.argv", ["kernels", "gelu", "--store", "some.sqlite", "--effort=quick"])
-    before = gelu._tuned.options
-    try:
-        command.prepare(command.arguments())
-        assert gelu._tuned.options.skip_tuning_below_us is None
-        assert gelu._tuned.options.choices["effort"] == "quick"
-        assert os.environ["ASMTUNE_STORE_URL"] == str(Path("some.sqlite").resolve())
-    finally:
-        gelu._tuned.reconfigure(before)
 
 
 def test_what_is_known_is_tuned_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,29 +320,6 @@ def test_a_row_has_the_config_that_was_launched(monkeypatch: pytest.MonkeyPatch)
     beside.best_config, other.best_config = launched, alone
     assert _config(module, [earlier]) == launched.to_dict()
     assert _config(module, [earlier, launched, alone]) == earlier.to_dict()
-
-
-def test_the_accuracy_check_tunes_nothing_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small problems are left untuned while a kernel is checked, also if the check raises."""
-    seen: list[tuple[Any, Any]] = []
-
-    def differences(*_: Any) -> dict[str, float]:
-        seen.append(
-            (gelu._tuned.options.skip_tuning_below_us, gelu._tuned.options.choices.get("force"))
-        )
-        raise RuntimeError("no kernel image")
-
-    monkeypatch.setattr(command, "differences", differences)
-    before = gelu._tuned.options
-    try:
-        reconfigure(gelu, skip_tuning_below_us=None, force=True)
-        with pytest.raises(RuntimeError, match="no kernel image"):
-            command.wrong("gelu", "fp32")
-        assert gelu._tuned.options.skip_tuning_below_us is None
-        assert gelu._tuned.options.choices["force"] is True
-    finally:
-        reconfigure(gelu, skip_tuning_below_us=before.skip_tuning_below_us, force=False)
-    assert seen == [(HOST_LAUNCH_US, False)]
 
 
 def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:

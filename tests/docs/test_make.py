@@ -58,22 +58,3 @@ def test_each_target_installs_what_it_needs() -> None:
     # Nothing is built with packages that no lock file has.
     (own,) = (line for line in recipe("setup") if "--editable ." in line)
     assert {"--no-deps", "--no-build-isolation"} <= set(own.split())
-
-
-def test_make_test_and_docs() -> None:
-    """`make test` has set-up, lint, types and all tests but slow ones; `test-all` has all tests."""
-    test, everything, docs = ("\n".join(recipe(name)) for name in ("test", "test-all", "docs"))
-    for commands in (test, everything):
-        assert all(word in commands for word in ("pip install", "ruff check", "mypy", "-m pytest"))
-    assert "(not slow)" in test
-    assert "(slow or not slow)" in everything
-    assert "mkdocs build --strict" in docs
-    assert "make test-all" in (ROOT / ".ci" / "run").read_text()
-
-
-def test_the_count_comes_last() -> None:
-    """The last command of `make test` is the run of most tests, whose last line counts them."""
-    for target in ("test", "test-all"):
-        last = recipe(target)[-1]
-        assert "--dist worksteal" in last
-        assert "gpu" not in last.split("echo 'not gpu and')")[-1]

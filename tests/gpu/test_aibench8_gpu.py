@@ -7,8 +7,7 @@ import pytest
 from asmtune.core.config import Config
 from asmtune.measure.timing.clock import GpuClock
 from asmtune.measure.timing.policy import TimingPolicy
-from benchmarks.aibench8.contest import race
-from benchmarks.aibench8.experiment import untuned
+from benchmarks.aibench8.experiment import race, untuned
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import TASKS
 

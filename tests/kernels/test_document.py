@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from benchmarks.kernels import document
-from benchmarks.kernels.backward import PARTS, with_backward
 from benchmarks.kernels.document import BEGIN, DOCUMENT, END, FIGURE, part, results, rewritten
 from benchmarks.kernels.figure import draw
+from benchmarks.kernels.rows import PARTS, compared
 from benchmarks.kernels.table import FILE
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def test_figure_shows_every_kernel() -> None:
     rows = results()["rows"]
     text = FIGURE.read_text()
     assert len(text) < MOST_BYTES
-    timed = {row["kernel"] for row in with_backward(rows) if "over_vendor" in row}
+    timed = {row["kernel"] for row in compared(rows) if "over_vendor" in row}
     assert not timed & set(PARTS)
     assert [name for name in timed if f">{name}<" not in text] == []
 
@@ -118,50 +118,17 @@ def test_what_failed_has_no_row(only_vector_add: None) -> None:
     assert "n=8" not in made
 
 
-def backward_row(kernel: str, ours: float, vendor: float, shape: int = 8) -> dict[str, Any]:
-    """A row of one of the two kernels of attention's backward pass."""
-    times = {"ours": {"p50_us": ours}, "vendor": {"p50_us": vendor}}
-    return row(shape, round(vendor / ours, 3), kernel=kernel, **times)
-
-
-def test_backward_is_one_row() -> None:
-    """The times of both kernels are added; neither is divided by the vendor's whole pass alone."""
-    rows = [row(8, 2.0), backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0)]
-    plain, both = with_backward(rows)
-    assert plain == rows[0]
-    assert both["kernel"] == "attention_backward"
-    assert both["ours"] == {"p50_us": 40.0}
-    assert (both["over_vendor"], both["over_vendor_at_best"]) == (1.0, 0.9)
-
-
-def test_backward_needs_both_kernels() -> None:
-    """A shape that only one of the kernels was timed at has no row."""
-    rows = [backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0, shape=16)]
-    assert with_backward(rows) == []
-
-
-def test_whole_backward_is_taken_before_its_parts() -> None:
-    """Where all three gradients were timed by one function, the two kernels are not added up."""
-    parts = [backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0)]
-    whole = backward_row("attention_backward", 20.0, 40.0)
-    assert with_backward([*parts, whole]) == [whole]
-    elsewhere = backward_row("attention_backward", 20.0, 40.0, shape=16)
-    first, second = with_backward([*parts, elsewhere])
-    assert first == elsewhere
-    assert second["ours"] == {"p50_us": 40.0}
-    failed = {name: value for name, value in whole.items() if name != "over_vendor"}
-    assert len(with_backward([*parts, failed])) == 2
-
-
-def test_backward_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list has both kernels in one line, and their own tables have no speed over the vendor."""
-    monkeypatch.setattr(document, "KERNELS", tuple(sorted(PARTS)))
-    rows = [backward_row(PARTS[0], 10.0, 36.0), backward_row(PARTS[1], 30.0, 44.0)]
+def test_a_part_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of a part of attention's backward share its line, without a speed over the vendor."""
+    names = ("attention_backward", *PARTS)
+    monkeypatch.setattr(document, "KERNELS", names)
+    rows = [
+        row(8, factor, kernel=name) for name, factor in zip(names, (1.5, 3.6, 3.7), strict=True)
+    ]
     made = rewritten(BEGIN + END, found(*rows))
-    assert "| **1.00** (1.00 to 1.00) | 1 |" in made
-    assert "geometric mean 1.000, worst 1.000" in made
-    assert "| n=8 | fp32 | 10.0 | 30.0 | 40.0 | 36.0 | 44.0 | 1.00 | 0.90 |" in made
+    assert "| **1.50** (1.50 to 1.50) | 1 |" in made
     assert "3.60" not in made
+    assert "3.70" not in made
 
 
 @pytest.mark.parametrize("text", ["", BEGIN, END + BEGIN])
@@ -231,7 +198,7 @@ def test_readme_says_what_the_file_says(group: str, words: str) -> None:
 )
 def test_readme_says_what_the_rows_say(kernel: str, group: str, words: str) -> None:
     """A line of the README that is a part of a group is averaged over its rows."""
-    table = with_backward(json.loads(FILE.read_text())["rows"])
+    table = compared(json.loads(FILE.read_text())["rows"])
     factors = [r["over_vendor"] for r in table if (r["kernel"], r["group"]) == (kernel, group)]
     rows, mean, least = readme_row(words)
     assert rows == str(len(factors))

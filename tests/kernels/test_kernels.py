@@ -16,7 +16,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import kernel_names, load_kernel_module
 from asmtune.core.records.artifacts import Artifact
 from asmtune.workshop.kernel_checks.tolerances import TOLERANCES, excess
-from benchmarks.kernels.entry import entry_of
+from benchmarks.kernels.entries import ENTRIES
 from tests.interpreter import Interpreter
 from tests.kernels.accuracy import KERNELS, case_of, module_of
 
@@ -85,7 +85,7 @@ def test_extras(name: str, dtype: str, interpreter: Interpreter) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_parts_and_checks(name: str) -> None:
     """A kernel has all parts, a baseline of its own interface, a case, and an entry to time."""
-    module, case, entry = module_of(name), case_of(name), entry_of(name)
+    module, case, entry = module_of(name), case_of(name), ENTRIES[name]
     assert [part for part in (*PARTS, name) if not hasattr(module, part)] == []
     public = inspect.signature(getattr(module, name)).parameters.values()
     baseline = inspect.signature(module.baseline).parameters.values()
@@ -106,7 +106,7 @@ def test_vendor_computes_the_same(name: str) -> None:
     module = module_of(name)
     for shape in case_of(name).shapes[:2]:
         inputs = module.inputs(shape, "fp32", "cpu")
-        got, want = entry_of(name).vendor(inputs)(), module.baseline(**inputs)
+        got, want = ENTRIES[name].vendor(inputs)(), module.baseline(**inputs)
         wanted = (want,) if isinstance(want, torch.Tensor) else want
         found = (got,) if isinstance(got, torch.Tensor) else got[: len(wanted)]
         for mine, exact in zip(found, wanted, strict=True):

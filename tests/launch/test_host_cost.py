@@ -17,7 +17,7 @@ from benchmarks.host_cost import (
     CASES,
     FORWARD,
     RECORDED,
-    line,
+    document,
     row,
     ways,
 )
@@ -95,5 +95,6 @@ def test_rows_of_the_measurement(launched: FakeDriver, name: str) -> None:
     for phase in phases:
         assert {"ours", "torch", "function", "of_torch"} == found[phase].keys()
     assert found["prepared"] >= 1
-    assert name in line(name, found)
+    file = {"provenance": {"device": "NVIDIA H200"}, "functions": {name: found}}
+    assert f"| `{name}`, {FORWARD} | " in document(file)
     assert launched.noted.launches

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -60,10 +61,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "maxnreg": (None, 32, 64),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 weights",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -72,19 +70,16 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     w, m = (torch.randn(total, device=device) for _ in range(2))
     arguments = {
         "w_ptr": w,
-        "g_ptr": torch.randn(total, device=device).to(torch_dtype(dtype)),
+        "g_ptr": normal((total,), dtype, device),
         "m_ptr": m,
         "v_ptr": torch.rand(total, device=device),
         "new_m_ptr": torch.empty_like(m),
         "new_v_ptr": torch.empty_like(m),
         "half_ptr": torch.empty(total, device=device, dtype=torch_dtype(dtype)),
         "y_ptr": torch.empty_like(w),
-        "total": total,
         "rate": 1e-3,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(total, v["BLOCK"]),), shape, "adam_step"
-    )
+    return launch(kernel, shape, arguments, (total, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -59,33 +59,23 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "STAGES": (1, 3),
     }
-    return (
-        Space(axes)
-        .where("a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols)
-        .where(
-            "a thread holds 1 to 128 elements",
-            lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 128,
-        )
+    return held(axes, 1, 128, "BLOCK").where(
+        "a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols
     )
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows and weights."""
     rows, cols = shape["rows"], shape["cols"]
-    kind = torch_dtype(dtype)
-    x, residual = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
+    x, residual = (normal((rows, cols), dtype, device) for _ in range(2))
     arguments = {
         "x_ptr": x,
         "residual_ptr": residual,
-        "w_ptr": torch.randn(cols, device=device).to(kind),
+        "w_ptr": normal((cols,), dtype, device),
         "sum_ptr": torch.empty_like(x),
         "y_ptr": torch.empty_like(x),
-        "rows": rows,
-        "cols": cols,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(rows, v["EACH"]),), shape, "add_rmsnorm"
-    )
+    return launch(kernel, shape, arguments, (rows, "EACH"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

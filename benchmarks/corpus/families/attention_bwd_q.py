@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -81,8 +81,7 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads and gradients; the sums as a forward pass leaves them."""
     heads, N, D = shape["B"] * shape["H"], shape["N"], shape["D"]
-    kind = torch_dtype(dtype)
-    q, k, v, dy = (torch.randn(heads, N, D, device=device).to(kind) for _ in range(4))
+    q, k, v, dy = (normal((heads, N, D), dtype, device) for _ in range(4))
     scale = D**-0.5 * 1.4426950408889634
     arguments = {
         "q_ptr": q,
@@ -92,13 +91,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "lse_ptr": torch.rand(heads, N, device=device) + 10.0,
         "delta_ptr": torch.randn(heads, N, device=device),
         "y_ptr": torch.empty_like(q),
-        "N": N,
         "scale": scale,
-        "D": D,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(N, v["BLOCK_M"]), heads), shape, "attention_bwd_q"
-    )
+    return launch(kernel, shape, arguments, (N, "BLOCK_M"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

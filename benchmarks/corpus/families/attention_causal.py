@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -124,12 +125,12 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     B, H, N, D = (shape[name] for name in "BHND")
     q, k, v = (torch.randn(B, H, N, D, device=device, dtype=torch_dtype(dtype)) for _ in range(3))
     arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": torch.empty_like(q)}
-    return Problem(
+    return launch(
         kernel,
-        {**arguments, "N": N, "scale": D**-0.5 * 1.4426950408889634, "D": D},
-        lambda values: (triton.cdiv(N, values["BLOCK_M"]), B * H),
         shape,
-        "attention_causal",
+        {**arguments, "scale": D**-0.5 * 1.4426950408889634},
+        (N, "BLOCK_M"),
+        B * H,
     )
 
 

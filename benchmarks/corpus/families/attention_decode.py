@@ -12,9 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -77,11 +77,7 @@ def space() -> Space:
         "num_stages": (1, 2, 3, 4, 5),
     }
     return (
-        Space(axes)
-        .where(
-            "a thread has 4 to 128 elements of a block of keys",
-            lambda BLOCK_N, D, num_warps: 4 <= BLOCK_N * D // (num_warps * 32) <= 128,
-        )
+        held(axes, 4, 128, "BLOCK_N", "D")
         .where(
             "a thread has 64 results at most",
             lambda PAD, D, num_warps: PAD * D // (num_warps * 32) <= 64,
@@ -96,15 +92,12 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random queries, keys and values; `heads` counts all heads of the cache."""
     heads, group, N, D, splits = (shape[name] for name in ("heads", "group", "N", "D", "splits"))
-    kind = torch_dtype(dtype)
-    q = torch.randn(heads, group, D, device=device).to(kind)
-    k, v = (torch.randn(heads, N, D, device=device).to(kind) for _ in range(2))
+    q = normal((heads, group, D), dtype, device)
+    k, v = (normal((heads, N, D), dtype, device) for _ in range(2))
     y = torch.empty(heads, splits, group, D, device=device)
-    arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": y, "N": N}
+    arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": y}
     arguments |= {"span": triton.cdiv(N, splits), "scale": D**-0.5 * 1.4426950408889634}
-    return Problem(
-        kernel, {**arguments, "GROUP": group, "D": D}, (heads, splits), shape, "attention_decode"
-    )
+    return launch(kernel, shape, {**arguments, "GROUP": group}, heads, splits)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

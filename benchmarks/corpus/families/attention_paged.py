@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -87,9 +87,8 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads, pages in random order, last pages not full."""
     batch, heads, pages, D = (shape[name] for name in ("batch", "heads", "pages", "D"))
-    kind = torch_dtype(dtype)
-    k, v = (torch.randn(batch * pages, PAGE, heads, D, device=device).to(kind) for _ in range(2))
-    q = torch.randn(batch, heads, shape["group"], D, device=device).to(kind)
+    k, v = (normal((batch * pages, PAGE, heads, D), dtype, device) for _ in range(2))
+    q = normal((batch, heads, shape["group"], D), dtype, device)
     length = torch.randint(pages * PAGE // 2, pages * PAGE, (batch,), device=device)
     arguments = {
         "q_ptr": q,
@@ -98,14 +97,11 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "table_ptr": torch.randperm(batch * pages, device=device).to(torch.int32),
         "length_ptr": length.to(torch.int32),
         "y_ptr": torch.empty_like(q),
-        "heads": heads,
-        "pages": pages,
         "scale": D**-0.5 * 1.4426950408889634,
         "GROUP": shape["group"],
         "PAGE": PAGE,
-        "D": D,
     }
-    return Problem(kernel, arguments, (batch, heads), shape, "attention_paged")
+    return launch(kernel, shape, arguments, batch, heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

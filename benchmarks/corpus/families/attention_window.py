@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -85,17 +85,10 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads."""
     heads, N, D = shape["B"] * shape["H"], shape["N"], shape["D"]
-    kind = torch_dtype(dtype)
-    q, k, v = (torch.randn(heads, N, D, device=device).to(kind) for _ in range(3))
-    arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": torch.empty_like(q), "N": N}
-    arguments |= {"window": shape["window"], "scale": D**-0.5 * 1.4426950408889634, "D": D}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(N, v["BLOCK_M"]), heads),
-        shape,
-        "attention_window",
-    )
+    q, k, v = (normal((heads, N, D), dtype, device) for _ in range(3))
+    arguments = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "y_ptr": torch.empty_like(q)}
+    arguments |= {"scale": D**-0.5 * 1.4426950408889634}
+    return launch(kernel, shape, arguments, (N, "BLOCK_M"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

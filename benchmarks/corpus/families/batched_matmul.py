@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal
 
 
 @triton.jit
@@ -66,21 +65,20 @@ def space() -> Space:
         "num_warps": (2, 4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random batches."""
     B, M, N, K = (shape[name] for name in "BMNK")
-    a = torch.randn(B, M, K, device=device).to(torch_dtype(dtype))
-    b = torch.randn(B, N, K, device=device).to(torch_dtype(dtype))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(B, M, N), "M": M, "N": N, "K": K}
-    return Problem(
+    a = normal((B, M, K), dtype, device)
+    b = normal((B, N, K), dtype, device)
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(B, M, N)}
+    return launch(
         kernel,
+        shape,
         arguments,
         lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"]), B),
-        shape,
-        "batched_matmul",
     )
 
 

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -68,11 +68,9 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     batch, S = shape["batch"], shape["S"]
-    a, b = (_products.normal((batch, S, S), dtype, device) for _ in range(2))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(a), "batch": batch, "S": S}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(batch, v["EACH"]),), shape, "batched_small"
-    )
+    a, b = (normal((batch, S, S), dtype, device) for _ in range(2))
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(a)}
+    return launch(kernel, shape, arguments, (batch, "EACH"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

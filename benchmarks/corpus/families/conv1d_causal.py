@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -59,24 +59,16 @@ def space() -> Space:
         "BLOCK_C": (32, 64, 128, 256, 512),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK_T, BLOCK_C, num_warps: 1 <= BLOCK_T * BLOCK_C // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK_T", "BLOCK_C")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random sequences and taps."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
-    kind = torch_dtype(dtype)
-    x = torch.randn(batch, time, width, device=device).to(kind)
-    arguments = {"x_ptr": x, "w_ptr": torch.randn(width, 4, device=device).to(kind)}
-    arguments |= {"y_ptr": torch.empty_like(x), "time": time, "width": width, "TAPS": 4}
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(width, v["BLOCK_C"]), triton.cdiv(time, v["BLOCK_T"]), batch
-
-    return Problem(kernel, arguments, grid, shape, "conv1d_causal")
+    x = normal((batch, time, width), dtype, device)
+    arguments = {"x_ptr": x, "w_ptr": normal((width, 4), dtype, device)}
+    arguments |= {"y_ptr": torch.empty_like(x), "TAPS": 4}
+    return launch(kernel, shape, arguments, (width, "BLOCK_C"), (time, "BLOCK_T"), batch)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch
 
 
 @triton.jit
@@ -75,7 +75,7 @@ def space() -> Space:
         "num_warps": (2, 4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -85,15 +85,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(batch, height, width, C, device=device, dtype=kind)
     w = torch.randn(taps, taps, C, K, device=device, dtype=kind)
     arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": x.new_empty(batch, height, width, K)}
-    arguments |= {"batch": batch, "height": height, "width": width, "C": C, "K": K, "TAPS": taps}
+    arguments |= {"TAPS": taps}
     pixels = batch * height * width
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(pixels, v["BLOCK_M"]), triton.cdiv(K, v["BLOCK_N"])),
-        shape,
-        "conv2d",
-    )
+    return launch(kernel, shape, arguments, (pixels, "BLOCK_M"), (K, "BLOCK_N"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

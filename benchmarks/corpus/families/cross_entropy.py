@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -63,25 +63,18 @@ def space() -> Space:
         "STAGES": (1, 2, 3),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 2 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 2 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 2, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random logits and targets."""
     rows, vocabulary = shape["rows"], shape["vocabulary"]
     arguments = {
-        "x_ptr": torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype)),
+        "x_ptr": normal((rows, vocabulary), dtype, device),
         "target_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": torch.empty(rows, device=device),
-        "rows": rows,
-        "vocabulary": vocabulary,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "cross_entropy"
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

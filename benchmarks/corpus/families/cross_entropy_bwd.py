@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -57,32 +57,21 @@ def space() -> Space:
         "BLOCK": (128, 256, 512, 1024, 2048, 4096),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 64 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 64,
-    )
+    return held(axes, 1, 64, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random logits, targets and gradients."""
     rows, vocabulary = shape["rows"], shape["vocabulary"]
-    x = torch.randn(rows, vocabulary, device=device).to(torch_dtype(dtype))
+    x = normal((rows, vocabulary), dtype, device)
     arguments = {
         "x_ptr": x,
         "target_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "lse_ptr": x.float().logsumexp(1),
         "dy_ptr": torch.randn(rows, device=device),
         "y_ptr": torch.empty_like(x),
-        "rows": rows,
-        "vocabulary": vocabulary,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(vocabulary, v["BLOCK"])),
-        shape,
-        "cross_entropy_bwd",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (vocabulary, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

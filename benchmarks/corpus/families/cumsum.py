@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -49,20 +50,15 @@ def space() -> Space:
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "cumsum"
-    )
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

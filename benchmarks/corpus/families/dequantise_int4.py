@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -66,32 +67,21 @@ def space() -> Space:
         "JOIN": (False, True),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 bytes",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random bytes, scales and zeros."""
     rows, cols = shape["rows"], shape["cols"]
     kind = torch_dtype(dtype)
-    scale, zero = (torch.randn(rows, cols // 128, device=device).to(kind) for _ in range(2))
+    scale, zero = (normal((rows, cols // 128), dtype, device) for _ in range(2))
     arguments = {
         "w_ptr": torch.randint(0, 256, (rows, cols // 2), device=device, dtype=torch.uint8),
         "scale_ptr": scale,
         "zero_ptr": zero,
         "y_ptr": torch.empty(rows, cols, device=device, dtype=kind),
-        "rows": rows,
-        "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(cols // 2, v["BLOCK"])),
-        shape,
-        "dequantise_int4",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (cols // 2, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -76,15 +77,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random elements; 3 in 10 are dropped, by 1 or 4 numbers a counter."""
     total, four = shape["total"], shape["four"]
     x = torch.randn(total, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "total": total, "FOUR": four}
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "FOUR": four}
     arguments |= {"count": triton.cdiv(total, 4) if four else total, "drop": 0.3, "seed": 1234}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["count"], v["BLOCK"] * v["STEPS"]),),
-        shape,
-        "dropout",
-    )
+    return launch(kernel, shape, arguments, ("count", "BLOCK", "STEPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -52,29 +52,18 @@ def space() -> Space:
         "BLOCK": (32, 64, 128, 256, 512, 1024),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random gradients and indices, and a table at zero."""
     rows, cols, vocabulary = shape["rows"], shape["cols"], shape["vocabulary"]
     arguments = {
-        "dy_ptr": torch.randn(rows, cols, device=device).to(torch_dtype(dtype)),
+        "dy_ptr": normal((rows, cols), dtype, device),
         "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": torch.zeros(vocabulary, cols, device=device),
-        "rows": rows,
-        "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(cols, v["BLOCK"])),
-        shape,
-        "embedding_bwd",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

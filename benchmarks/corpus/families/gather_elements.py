@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -52,30 +52,19 @@ def space() -> Space:
         "BLOCK": (32, 64, 128, 256, 512, 1024),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 16 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows and places."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    x = normal((rows, cols), dtype, device)
     arguments = {
         "x_ptr": x,
         "index_ptr": torch.randint(0, cols, (rows, cols), device=device, dtype=torch.int32),
         "y_ptr": torch.empty_like(x),
-        "rows": rows,
-        "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(cols, v["BLOCK"]), triton.cdiv(rows, v["ROWS"])),
-        shape,
-        "gather_elements",
-    )
+    return launch(kernel, shape, arguments, (cols, "BLOCK"), (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

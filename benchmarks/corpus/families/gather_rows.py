@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -52,10 +53,7 @@ def space() -> Space:
         "BLOCK": (64, 128, 256, 512, 1024),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 64 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 64,
-    )
+    return held(axes, 1, 64, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -66,16 +64,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "index_ptr": torch.randint(0, vocabulary, (rows,), device=device),
         "y_ptr": x.new_empty(rows, cols),
-        "rows": rows,
-        "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["rows"], v["ROWS"]), triton.cdiv(v["cols"], v["BLOCK"])),
-        shape,
-        "gather_rows",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

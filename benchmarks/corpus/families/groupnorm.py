@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -66,10 +66,7 @@ def space() -> Space:
         "STAGES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -77,12 +74,10 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     batch, groups, channels, pixels = (
         shape[name] for name in ("batch", "groups", "channels", "pixels")
     )
-    kind = torch_dtype(dtype)
-    x = torch.randn(batch, groups * channels, pixels, device=device).to(kind)
-    w, b = (torch.randn(groups * channels, device=device).to(kind) for _ in range(2))
+    x = normal((batch, groups * channels, pixels), dtype, device)
+    w, b = (normal((groups * channels,), dtype, device) for _ in range(2))
     arguments = {"x_ptr": x, "w_ptr": w, "b_ptr": b, "y_ptr": torch.empty_like(x)}
-    arguments |= {"groups": groups, "channels": channels, "pixels": pixels}
-    return Problem(kernel, arguments, (batch * groups,), shape, "groupnorm")
+    return launch(kernel, shape, arguments, batch * groups)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -57,26 +57,15 @@ def space() -> Space:
         "UNROLL": (1, 2, 4),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 8 channels",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 8,
-    )
+    return held(axes, 1, 8, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random gates and inputs."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
-    kind = torch_dtype(dtype)
-    gate, x = (torch.randn(batch, time, width, device=device).to(kind) for _ in range(2))
+    gate, x = (normal((batch, time, width), dtype, device) for _ in range(2))
     arguments = {"gate_ptr": gate, "x_ptr": x, "y_ptr": torch.empty_like(x)}
-    arguments |= {"time": time, "width": width}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["width"], v["BLOCK"]), batch),
-        shape,
-        "gru_scan",
-    )
+    return launch(kernel, shape, arguments, (width, "BLOCK"), batch)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -62,15 +62,9 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], 2 ** shape["levels"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
-    return Problem(
-        kernel,
-        arguments | {"LEVELS": shape["levels"]},
-        lambda v: (triton.cdiv(rows, v["ROWS"]),),
-        shape,
-        "hadamard",
-    )
+    x = normal((rows, cols), dtype, device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": cols}
+    return launch(kernel, shape, arguments | {"LEVELS": shape["levels"]}, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

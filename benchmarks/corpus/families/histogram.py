@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -51,10 +52,7 @@ def space() -> Space:
         "STEPS": (1, 4, 16, 64),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -63,12 +61,12 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     kind = torch_dtype(dtype)
     x = torch.randint(0, bins, (groups, length), device=device, dtype=kind)
     y = torch.zeros(groups, bins, device=device, dtype=torch.int32)
-    return Problem(
+    return launch(
         kernel,
-        {"x_ptr": x, "y_ptr": y, "length": length, "BINS": bins},
-        lambda v: (triton.cdiv(v["length"], v["BLOCK"] * v["STEPS"]), groups),
         shape,
-        "histogram",
+        {"x_ptr": x, "y_ptr": y, "BINS": bins},
+        (length, "BLOCK", "STEPS"),
+        groups,
     )
 
 

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -64,32 +64,21 @@ def space() -> Space:
         "PARTS": (4, 16, 64),
         "num_warps": (1, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows with their own moments, and a result at zero."""
     rows, cols = shape["rows"], shape["cols"]
-    x, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
+    x, dy = (normal((rows, cols), dtype, device) for _ in range(2))
     arguments = {
         "dy_ptr": dy,
         "x_ptr": x,
         "mean_ptr": x.float().mean(1),
         "rstd_ptr": torch.rsqrt(x.float().var(1, correction=0) + 1e-5),
         "y_ptr": torch.zeros(2, cols, device=device),
-        "rows": rows,
-        "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(cols, v["BLOCK"]), v["PARTS"]),
-        shape,
-        "layernorm_bwd_dw",
-    )
+    return launch(kernel, shape, arguments, (cols, "BLOCK"), "PARTS")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -71,26 +71,22 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "maxnreg": (None, 64),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows with their own moments."""
     rows, cols = shape["rows"], shape["cols"]
-    x, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
+    x, dy = (normal((rows, cols), dtype, device) for _ in range(2))
     arguments = {
         "dy_ptr": dy,
         "x_ptr": x,
-        "w_ptr": torch.randn(cols, device=device).to(torch_dtype(dtype)),
+        "w_ptr": normal((cols,), dtype, device),
         "mean_ptr": x.float().mean(1),
         "rstd_ptr": torch.rsqrt(x.float().var(1, correction=0) + 1e-5),
         "y_ptr": torch.empty_like(x),
-        "cols": cols,
     }
-    return Problem(kernel, arguments, (rows,), shape, "layernorm_bwd_dx")
+    return launch(kernel, shape, arguments, rows)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal
 
 
 @triton.jit
@@ -62,21 +62,15 @@ def space() -> Space:
         "num_warps": (2, 4, 8),
         "num_stages": (2, 4),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a, b = _products.normal((M, K), dtype, device), _products.normal((K, N), dtype, device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]), triton.cdiv(v["N"], v["BLOCK_N"])),
-        shape,
-        "matmul_block_ptr",
-    )
+    a, b = normal((M, K), dtype, device), normal((K, N), dtype, device)
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
+    return launch(kernel, shape, arguments, (M, "BLOCK_M"), (N, "BLOCK_N"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

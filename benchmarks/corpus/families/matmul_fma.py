@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -84,14 +85,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["N"], v["BLOCK_N"]), triton.cdiv(v["M"], v["BLOCK_M"])),
-        shape,
-        "matmul_fma",
-    )
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
+    return launch(kernel, shape, arguments, (N, "BLOCK_N"), (M, "BLOCK_M"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, tiles
 
 
 @triton.jit
@@ -73,24 +72,20 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 128, 1)
+    return bounded(axes, 128, 1)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    kind = torch_dtype(dtype)
     arguments = {
-        "a_ptr": torch.randn(M, K, device=device).to(kind),
-        "b_ptr": torch.randn(N, K, device=device).to(kind),
+        "a_ptr": normal((M, K), dtype, device),
+        "b_ptr": normal((N, K), dtype, device),
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.bfloat16),
-        "M": M,
-        "N": N,
-        "K": K,
         "scale": 0.125,
         "GROUP": 8,
     }
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_fp8")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, tiles
 
 
 @triton.jit
@@ -69,7 +69,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 128, 1)
+    return bounded(axes, 128, 1)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -77,17 +77,14 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     scales = triton.cdiv(K, 128)
     arguments = {
-        "a_ptr": _products.normal((M, K), dtype, device),
-        "b_ptr": _products.normal((N, K), dtype, device),
+        "a_ptr": normal((M, K), dtype, device),
+        "b_ptr": normal((N, K), dtype, device),
         "scale_a_ptr": torch.rand(M, scales, device=device),
         "scale_b_ptr": torch.rand(triton.cdiv(N, 128), scales, device=device),
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.bfloat16),
-        "M": M,
-        "N": N,
-        "K": K,
         "scales": scales,
     }
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_fp8_blocks")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal
 
 
 @triton.jit
@@ -61,21 +61,15 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix, and a result at zero."""
     M, K = shape["M"], shape["K"]
     y = torch.zeros(M, M, device=device)
-    arguments = {"a_ptr": _products.normal((M, K), dtype, device), "y_ptr": y, "M": M, "K": K}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["M"], v["BLOCK_N"]), triton.cdiv(v["M"], v["BLOCK_M"])),
-        shape,
-        "matmul_gram",
-    )
+    arguments = {"a_ptr": normal((M, K), dtype, device), "y_ptr": y}
+    return launch(kernel, shape, arguments, (M, "BLOCK_N"), (M, "BLOCK_M"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal
 
 
 @triton.jit
@@ -77,24 +77,21 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 4),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices; later groups have more rows."""
     groups, rows, N, K = (shape[name] for name in ("groups", "rows", "N", "K"))
     share = torch.arange(groups + 1, device=device).square()
-    a = _products.normal((rows, K), dtype, device)
+    a = normal((rows, K), dtype, device)
     arguments = {
         "a_ptr": a,
-        "b_ptr": _products.normal((groups, K, N), dtype, device),
+        "b_ptr": normal((groups, K, N), dtype, device),
         "offset_ptr": (share * rows // groups**2).to(torch.int32),
         "y_ptr": a.new_empty(rows, N),
-        "groups": groups,
-        "N": N,
-        "K": K,
     }
-    return Problem(kernel, arguments, lambda v: (v["PROGRAMS"],), shape, "matmul_grouped")
+    return launch(kernel, shape, arguments, "PROGRAMS")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, tiles
 
 
 @triton.jit
@@ -68,7 +68,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 256, 1)
+    return bounded(axes, 256, 1)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -81,11 +81,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "row_ptr": torch.rand(M, device=device) * 1e-2,
         "col_ptr": torch.rand(N, device=device) * 1e-2,
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.float16),
-        "M": M,
-        "N": N,
-        "K": K,
     }
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_int8")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

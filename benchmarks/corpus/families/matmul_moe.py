@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal
 
 
 @triton.jit
@@ -73,7 +73,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 4),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -82,23 +82,21 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     slots = shape["tokens"] * TOP
     padded = (triton.cdiv(slots, 128) + experts) * 128
     slot, expert = _route(slots, experts, padded, device)
-    x = _products.normal((shape["tokens"], K), dtype, device)
+    x = normal((shape["tokens"], K), dtype, device)
     arguments = {
         "x_ptr": x,
-        "w_ptr": _products.normal((experts, N, K), dtype, device),
+        "w_ptr": normal((experts, N, K), dtype, device),
         "slot_ptr": slot,
         "expert_ptr": expert,
         "y_ptr": x.new_empty(slots, N),
         "slots": slots,
-        "N": N,
-        "K": K,
         "TOP": TOP,
     }
 
     def grid(v: Mapping[str, Any]) -> tuple[int]:
         return (padded // v["BLOCK_M"] * triton.cdiv(v["N"], v["BLOCK_N"]),)
 
-    return Problem(kernel, arguments, grid, shape, "matmul_moe")
+    return launch(kernel, shape, arguments, grid)
 
 
 def _route(slots: int, experts: int, padded: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,10 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, walkers
 
 
 @triton.jit
@@ -70,17 +69,17 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (3, 4),
     }
-    return _products.bounded(axes, 256, 2)
+    return bounded(axes, 256, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a = torch.randn(M, K, device=device).to(torch_dtype(dtype))
-    b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
+    a = normal((M, K), dtype, device)
+    b = normal((K, N), dtype, device)
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
 
-    return Problem(kernel, arguments, _products.walkers, shape, "matmul_persistent")
+    return launch(kernel, shape, arguments, walkers)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

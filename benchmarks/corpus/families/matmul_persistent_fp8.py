@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, walkers
 
 
 @triton.jit
@@ -68,22 +68,19 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 4),
     }
-    return _products.bounded(axes, 128, 1)
+    return bounded(axes, 128, 1)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
     arguments = {
-        "a_ptr": _products.normal((M, K), dtype, device),
-        "b_ptr": _products.normal((N, K), dtype, device),
+        "a_ptr": normal((M, K), dtype, device),
+        "b_ptr": normal((N, K), dtype, device),
         "y_ptr": torch.empty(M, N, device=device, dtype=torch.float16),
-        "M": M,
-        "N": N,
-        "K": K,
         "GROUP": 8,
     }
-    return Problem(kernel, arguments, _products.walkers, shape, "matmul_persistent_fp8")
+    return launch(kernel, shape, arguments, walkers)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch
 
 
 @triton.jit
@@ -68,7 +68,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (3, 5),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -77,13 +77,13 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
     y = torch.zeros(M, N, device=device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y, "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y}
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int]:
         tiles = triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"])
         return tiles, v["SPLIT_K"]
 
-    return Problem(kernel, arguments, grid, shape, "matmul_splitk")
+    return launch(kernel, shape, arguments, grid)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal
 
 
 @triton.jit
@@ -72,16 +72,16 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 4),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices, and a result at zero."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a, b = _products.normal((M, K), dtype, device), _products.normal((K, N), dtype, device)
+    a, b = normal((M, K), dtype, device), normal((K, N), dtype, device)
     y = torch.zeros(M, N, device=device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y, "M": M, "N": N, "K": K}
-    return Problem(kernel, arguments, lambda v: (v["PROGRAMS"],), shape, "matmul_streamk")
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": y}
+    return launch(kernel, shape, arguments, "PROGRAMS")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

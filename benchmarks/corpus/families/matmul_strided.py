@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, tiles
 
 
 @triton.jit
@@ -69,19 +69,19 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (1, 3),
     }
-    return _products.bounded(axes, 128, 2)
+    return bounded(axes, 128, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices, transposed in memory where the shape says so."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a = _products.normal((K, M) if shape["flip_a"] else (M, K), dtype, device)
-    b = _products.normal((N, K) if shape["flip_b"] else (K, N), dtype, device)
+    a = normal((K, M) if shape["flip_a"] else (M, K), dtype, device)
+    b = normal((N, K) if shape["flip_b"] else (K, N), dtype, device)
     a, b = a.T if shape["flip_a"] else a, b.T if shape["flip_b"] else b
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
     arguments |= {"stride_am": a.stride(0), "stride_ak": a.stride(1)}
     arguments |= {"stride_bk": b.stride(0), "stride_bn": b.stride(1)}
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_strided")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import SHARED, bounded, launch, normal, tiles
 
 
 @triton.jit
@@ -64,10 +64,10 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 64, 2).where(
+    return bounded(axes, 64, 2).where(
         "both weights fit in shared memory",
         lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
-            (BLOCK_M + 2 * BLOCK_N) * BLOCK_K * 2 * num_stages <= _products.SHARED
+            (BLOCK_M + 2 * BLOCK_N) * BLOCK_K * 2 * num_stages <= SHARED
         ),
     )
 
@@ -75,10 +75,9 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a, w = _products.normal((M, K), dtype, device), _products.normal((2 * N, K), dtype, device)
+    a, w = normal((M, K), dtype, device), normal((2 * N, K), dtype, device)
     arguments = {"a_ptr": a, "w_ptr": w / K**0.5, "y_ptr": a.new_empty(M, N)}
-    arguments |= {"M": M, "N": N, "K": K}
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_swiglu")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, tiles
 
 
 @triton.jit
@@ -64,7 +64,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (1, 2, 4),
     }
-    return _products.bounded(axes, 128, 4)
+    return bounded(axes, 128, 4)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -72,8 +72,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(K, M, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_tf32")
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

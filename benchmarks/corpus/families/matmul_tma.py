@@ -17,7 +17,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, tiles
 
 
 @triton.jit
@@ -66,7 +66,7 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-    return _products.bounded(axes, 256, 2)
+    return bounded(axes, 256, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -74,10 +74,10 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     M, N, K = shape["M"], shape["N"], shape["K"]
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     b = torch.randn(N, K, device=device, dtype=torch_dtype(dtype))
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N), "M": M, "N": N, "K": K}
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
     if device != "meta":
         triton.set_allocator(lambda size, _alignment, _stream: a.new_empty(size, dtype=torch.int8))
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_tma")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

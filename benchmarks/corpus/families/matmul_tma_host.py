@@ -15,9 +15,9 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -72,18 +72,11 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-    plain = (
-        Space(axes)
-        .where(
-            "a thread holds 4 to 256 accumulators",
-            lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 256,
-        )
-        .where(
-            "the stages fit in shared memory",
-            lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
-                (BLOCK_M + BLOCK_N) * BLOCK_K * 2 * num_stages <= 227 * 1024
-            ),
-        )
+    plain = held(axes, 4, 256, "BLOCK_M", "BLOCK_N").where(
+        "the stages fit in shared memory",
+        lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
+            (BLOCK_M + BLOCK_N) * BLOCK_K * 2 * num_stages <= 227 * 1024
+        ),
     )
     hooked = [
         Config(c.kwargs, c.num_warps, c.num_stages, pre_hook=_set_blocks) for c in plain.configs()
@@ -94,24 +87,15 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a = torch.randn(M, K, device=device).to(torch_dtype(dtype))
-    b = torch.randn(K, N, device=device).to(torch_dtype(dtype))
+    a = normal((M, K), dtype, device)
+    b = normal((K, N), dtype, device)
     arguments = {
         "a_desc": TensorDescriptor.from_tensor(a, [32, 32]),
         "b_desc": TensorDescriptor.from_tensor(b, [32, 32]),
         "bias_ptr": torch.randn(N, device=device),
         "y_ptr": a.new_empty(M, N),
-        "M": M,
-        "N": N,
-        "K": K,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]), triton.cdiv(v["N"], v["BLOCK_N"])),
-        shape,
-        "matmul_tma_host",
-    )
+    return launch(kernel, shape, arguments, (M, "BLOCK_M"), (N, "BLOCK_N"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, tiles
 
 
 @triton.jit
@@ -63,15 +63,15 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (1, 3),
     }
-    return _products.bounded(axes, 128, 4)
+    return bounded(axes, 128, 4)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices; what lies above the diagonal is not read."""
     M, N = shape["M"], shape["N"]
-    a, b = _products.normal((M, M), dtype, device), _products.normal((M, N), dtype, device)
-    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(b), "M": M, "N": N}
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_triangle")
+    a, b = normal((M, M), dtype, device), normal((M, N), dtype, device)
+    arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(b)}
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, tiles
 
 
 @triton.jit
@@ -69,11 +70,7 @@ def space() -> Space:
         "num_stages": (2, 3, 4),
     }
     return (
-        Space(axes)
-        .where(
-            "a thread holds 4 to 128 accumulators",
-            lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-        )
+        held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
         .where(
             "the stages fit in shared memory",
             lambda BLOCK_M, BLOCK_N, BLOCK_K, num_stages: (
@@ -95,13 +92,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     b = torch.randint(-(1 << 31), 1 << 31, (K // 8, N), device=device, dtype=torch.int32)
     scale = (torch.rand(K // 128, N, device=device) * 0.02).to(kind)
     arguments = {"a_ptr": a, "b_ptr": b, "scale_ptr": scale, "y_ptr": a.new_empty(M, N)}
-    return Problem(
-        kernel,
-        {**arguments, "M": M, "N": N, "K": K, "GROUP": 128},
-        lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"]),),
-        shape,
-        "matmul_w4a16",
-    )
+    return launch(kernel, shape, {**arguments, "GROUP": 128}, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

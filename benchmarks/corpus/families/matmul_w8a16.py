@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import bounded, launch, normal, tiles
 
 
 @triton.jit
@@ -65,23 +65,20 @@ def space() -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 4),
     }
-    return _products.bounded(axes, 64, 2)
+    return bounded(axes, 64, 2)
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random matrices and scales."""
     M, N, K = shape["M"], shape["N"], shape["K"]
-    a = _products.normal((M, K), dtype, device)
+    a = normal((M, K), dtype, device)
     arguments = {
         "a_ptr": a,
-        "b_ptr": _products.normal((K, N), "i8", device),
+        "b_ptr": normal((K, N), "i8", device),
         "scale_ptr": torch.rand(N, device=device),
         "y_ptr": a.new_empty(M, N),
-        "M": M,
-        "N": N,
-        "K": K,
     }
-    return Problem(kernel, arguments, _products.tiles, shape, "matmul_w8a16")
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -57,16 +58,9 @@ def space() -> Space:
         "STAGES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8),
     }
-    return (
-        Space(axes)
-        .where(
-            "a thread holds 2 to 32 elements",
-            lambda BLOCK_M, BLOCK_K, num_warps: 2 <= BLOCK_M * BLOCK_K // (num_warps * 32) <= 32,
-        )
-        .where(
-            "the stages fit in shared memory",
-            lambda BLOCK_M, BLOCK_K, STAGES: BLOCK_M * BLOCK_K * 2 * STAGES <= 160 * 1024,
-        )
+    return held(axes, 2, 32, "BLOCK_M", "BLOCK_K").where(
+        "the stages fit in shared memory",
+        lambda BLOCK_M, BLOCK_K, STAGES: BLOCK_M * BLOCK_K * 2 * STAGES <= 160 * 1024,
     )
 
 
@@ -76,10 +70,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a = torch.randn(M, K, device=device, dtype=torch_dtype(dtype))
     x = torch.randn(K, device=device, dtype=torch_dtype(dtype))
     y = torch.empty(M, device=device)
-    arguments = {"a_ptr": a, "x_ptr": x, "y_ptr": y, "M": M, "K": K}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]),), shape, "matvec"
-    )
+    arguments = {"a_ptr": a, "x_ptr": x, "y_ptr": y}
+    return launch(kernel, shape, arguments, (M, "BLOCK_M"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

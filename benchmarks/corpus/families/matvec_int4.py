@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.families import _products
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -62,25 +62,20 @@ def space() -> Space:
         "STAGES": (1, 3),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 2 to 32 bytes",
-        lambda ROWS, BLOCK, num_warps: 2 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 2, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random weights, scales and vector."""
     M, K = shape["M"], shape["K"]
-    x = _products.normal((K,), dtype, device)
+    x = normal((K,), dtype, device)
     arguments = {
         "w_ptr": torch.randint(0, 256, (M, K // 2), device=device, dtype=torch.uint8),
         "scale_ptr": torch.rand(M, K // 128, device=device).to(x.dtype) * 1e-2,
         "x_ptr": x,
         "y_ptr": x.new_empty(M),
-        "M": M,
-        "K": K,
     }
-    return Problem(kernel, arguments, lambda v: (triton.cdiv(M, v["ROWS"]),), shape, "matvec_int4")
+    return launch(kernel, shape, arguments, (M, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -58,22 +58,17 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "maxnreg": (None, 32, 64),
     }
-    return Space(axes).where(
-        "a thread has 1 to 16 outputs",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random images."""
     planes, height, width = shape["planes"], shape["height"], shape["width"]
-    x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
+    x = normal((planes, height, width), dtype, device)
     y = x.new_empty(planes, (height + 1) // 2, (width + 1) // 2)
-    arguments = {"x_ptr": x, "y_ptr": y, "total": y.numel(), "height": height, "width": width}
+    arguments = {"x_ptr": x, "y_ptr": y, "total": y.numel()}
     arguments |= {"out_height": y.shape[1], "out_width": y.shape[2]}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(v["total"], v["BLOCK"]),), shape, "max_pool"
-    )
+    return launch(kernel, shape, arguments, ("total", "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

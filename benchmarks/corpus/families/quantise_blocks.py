@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch
 
 
 @triton.jit
@@ -71,16 +72,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "scale_ptr": torch.empty(rows, groups, device=device),
         "y_ptr": torch.empty(x.shape, device=device, dtype=torch.float8_e4m3fn),
-        "rows": rows,
-        "groups": groups,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["ROWS"]), triton.cdiv(groups, v["GROUPS"])),
-        shape,
-        "quantise_blocks",
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (groups, "GROUPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

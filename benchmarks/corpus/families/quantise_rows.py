@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -58,23 +58,19 @@ def space() -> Space:
         "STAGES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    x = normal((rows, cols), dtype, device)
     arguments = {
         "x_ptr": x,
         "scale_ptr": torch.empty(rows, device=device),
         "y_ptr": torch.empty(rows, cols, device=device, dtype=torch.int8),
-        "cols": cols,
     }
-    return Problem(kernel, arguments, (rows,), shape, "quantise_rows")
+    return launch(kernel, shape, arguments, rows)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

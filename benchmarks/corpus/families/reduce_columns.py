@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -58,16 +59,9 @@ def space() -> Space:
         "SPLIT": (1, 8, 64, 256),
         "num_warps": (1, 2, 4, 8),
     }
-    return (
-        Space(axes)
-        .where(
-            "a thread holds 1 to 64 elements",
-            lambda BLOCK_M, BLOCK_N, num_warps: 1 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 64,
-        )
-        .where(
-            "a program walks 1024 blocks of rows at most",
-            lambda M, BLOCK_M, SPLIT: triton.cdiv(M, BLOCK_M * SPLIT) <= 1024,
-        )
+    return held(axes, 1, 64, "BLOCK_M", "BLOCK_N").where(
+        "a program walks 1024 blocks of rows at most",
+        lambda M, BLOCK_M, SPLIT: triton.cdiv(M, BLOCK_M * SPLIT) <= 1024,
     )
 
 
@@ -75,14 +69,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix, and sums at zero."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.zeros(N, device=device), "M": M, "N": N}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["N"], v["BLOCK_N"]), v["SPLIT"]),
-        shape,
-        "reduce_columns",
-    )
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros(N, device=device)}
+    return launch(kernel, shape, arguments, (N, "BLOCK_N"), "SPLIT")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -65,25 +65,19 @@ def space() -> Space:
         "BLOCK_W": (16, 32, 64, 128, 256),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 16 elements",
-        lambda BLOCK_H, BLOCK_W, num_warps: 1 <= BLOCK_H * BLOCK_W // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "BLOCK_H", "BLOCK_W")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random images."""
     planes, height, width, times = (shape[n] for n in ("planes", "height", "width", "times"))
-    x = torch.randn(planes, height, width, device=device).to(torch_dtype(dtype))
+    x = normal((planes, height, width), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(planes, times * height, times * width)}
-    arguments |= {"height": height, "width": width, "scale": 1.0 / times}
+    arguments |= {"scale": 1.0 / times}
     arguments |= {"out_height": times * height, "out_width": times * width}
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        high = triton.cdiv(times * height, v["BLOCK_H"])
-        return triton.cdiv(times * width, v["BLOCK_W"]), high, planes
-
-    return Problem(kernel, arguments, grid, shape, "resize_bilinear")
+    return launch(
+        kernel, shape, arguments, (times * width, "BLOCK_W"), (times * height, "BLOCK_H"), planes
+    )
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

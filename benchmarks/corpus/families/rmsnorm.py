@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -76,17 +76,11 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
-    w = torch.randn(cols, device=device).to(torch_dtype(dtype))
+    x = normal((rows, cols), dtype, device)
+    w = normal((cols,), dtype, device)
     arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": torch.empty_like(x)}
-    arguments |= {"rows": rows, "cols": cols, "eps": 1e-6, "BLOCK": triton.next_power_of_2(cols)}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["rows"], v["ROWS"] * v["STEPS"]),),
-        shape,
-        "rmsnorm",
-    )
+    arguments |= {"eps": 1e-6, "BLOCK": triton.next_power_of_2(cols)}
+    return launch(kernel, shape, arguments, (rows, "ROWS", "STEPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -70,17 +71,11 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random inputs; the width must be a power of two."""
     batch, time, width = shape["batch"], shape["time"], shape["width"]
     kind = torch_dtype(dtype)
-    x = torch.randn(batch, time, width, device=device).to(kind)
+    x = normal((batch, time, width), dtype, device)
     w = (torch.randn(width, width, device=device) * 0.5 * width**-0.5).to(kind)
     y = torch.empty(batch, width, device=device)
-    arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y, "batch": batch, "time": time}
-    return Problem(
-        kernel,
-        {**arguments, "WIDTH": width},
-        lambda v: (triton.cdiv(v["batch"], v["BLOCK"]),),
-        shape,
-        "rnn_dot",
-    )
+    arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y}
+    return launch(kernel, shape, {**arguments, "WIDTH": width}, (batch, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

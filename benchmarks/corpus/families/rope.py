@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -70,16 +70,12 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads and angles; a head's size must be a power of two."""
     tokens, heads, head = shape["tokens"], shape["heads"], shape["head"]
-    x = torch.randn(tokens, heads, head, device=device).to(torch_dtype(dtype))
+    x = normal((tokens, heads, head), dtype, device)
     angle = torch.randn(tokens, head // 2, device=device)
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
-    arguments |= {"y_ptr": torch.empty_like(x), "tokens": tokens, "heads": heads}
-    return Problem(
-        kernel,
-        {**arguments, "HALF": head // 2},
-        lambda v: (triton.cdiv(v["tokens"], v["TOKENS"]), triton.cdiv(v["heads"], v["HEADS"])),
-        shape,
-        "rope",
+    arguments |= {"y_ptr": torch.empty_like(x)}
+    return launch(
+        kernel, shape, {**arguments, "HALF": head // 2}, (tokens, "TOKENS"), (heads, "HEADS")
     )
 
 

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -67,17 +67,11 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads and angles."""
     tokens, heads, half = shape["tokens"], shape["heads"], shape["half"]
-    x = torch.randn(tokens, heads, 2 * half, device=device).to(torch_dtype(dtype))
+    x = normal((tokens, heads, 2 * half), dtype, device)
     angle = torch.randn(tokens, half, device=device)
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
-    arguments |= {"y_ptr": torch.empty_like(x), "rows": tokens * heads, "heads": heads}
-    return Problem(
-        kernel,
-        arguments | {"HALF": half},
-        lambda v: (triton.cdiv(v["rows"], v["ROWS"]),),
-        shape,
-        "rope_interleaved",
-    )
+    arguments |= {"y_ptr": torch.empty_like(x), "rows": tokens * heads}
+    return launch(kernel, shape, arguments | {"HALF": half}, ("rows", "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

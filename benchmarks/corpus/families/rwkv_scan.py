@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -59,21 +60,17 @@ def space() -> Space:
         "STAGES": (1, 2, 3, 4),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 64 of the state",
-        lambda BLOCK, D, num_warps: 1 <= BLOCK * D // (num_warps * 32) <= 64,
-    )
+    return held(axes, 1, 64, "BLOCK", "D")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads; w lies between 0.8 and 1."""
     heads, time, D = shape["heads"], shape["time"], shape["D"]
     kind = torch_dtype(dtype)
-    r, k, v = (torch.randn(heads, time, D, device=device).to(kind) for _ in range(3))
+    r, k, v = (normal((heads, time, D), dtype, device) for _ in range(3))
     w = (0.8 + 0.2 * torch.rand(heads, time, D, device=device)).to(kind)
     arguments = {"r_ptr": r, "k_ptr": k, "v_ptr": v, "w_ptr": w, "y_ptr": torch.empty_like(r)}
-    arguments |= {"time": time, "D": D}
-    return Problem(kernel, arguments, lambda v: (D // v["BLOCK"], heads), shape, "rwkv_scan")
+    return launch(kernel, shape, arguments, (D, "BLOCK"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

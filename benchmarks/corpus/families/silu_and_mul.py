@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -57,16 +57,10 @@ def space() -> Space:
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, 2 * cols, device=device).to(torch_dtype(dtype))
+    x = normal((rows, 2 * cols), dtype, device)
     y = x.new_empty(rows, cols)
-    arguments = {"x_ptr": x, "y_ptr": y, "total": rows * cols, "cols": cols}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["total"], v["BLOCK"] * v["STEPS"]),),
-        shape,
-        "silu_and_mul",
-    )
+    arguments = {"x_ptr": x, "y_ptr": y, "total": rows * cols}
+    return launch(kernel, shape, arguments, ("total", "BLOCK", "STEPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

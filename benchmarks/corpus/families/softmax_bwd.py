@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -57,18 +57,15 @@ def space() -> Space:
         "STAGES": (1, 2, 4),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random probabilities and gradients."""
     rows, cols = shape["rows"], shape["cols"]
-    p, dy = (torch.randn(rows, cols, device=device).to(torch_dtype(dtype)) for _ in range(2))
-    arguments = {"p_ptr": p.softmax(1), "dy_ptr": dy, "y_ptr": torch.empty_like(p), "cols": cols}
-    return Problem(kernel, arguments, (rows,), shape, "softmax_bwd")
+    p, dy = (normal((rows, cols), dtype, device) for _ in range(2))
+    arguments = {"p_ptr": p.softmax(1), "dy_ptr": dy, "y_ptr": torch.empty_like(p)}
+    return launch(kernel, shape, arguments, rows)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

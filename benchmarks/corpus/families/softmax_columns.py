@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -66,20 +66,15 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "STAGES": (1, 3),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 16 elements",
-        lambda BLOCK_M, BLOCK_N, num_warps: 1 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
-    x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "M": M, "N": N}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(N, v["BLOCK_N"]),), shape, "softmax_columns"
-    )
+    x = normal((M, N), dtype, device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
+    return launch(kernel, shape, arguments, (N, "BLOCK_N"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -54,18 +55,15 @@ def space() -> Space:
         "STAGES": (1, 2, 3, 4),
         "num_warps": (1, 2, 4, 8, 16, 32),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
     x = torch.randn(rows, cols, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": cols}
-    return Problem(kernel, arguments, (rows,), shape, "softmax_online")
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
+    return launch(kernel, shape, arguments, rows)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

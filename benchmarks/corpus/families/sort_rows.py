@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -51,22 +51,17 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8),
         "maxnreg": (None, 64),
     }
-    return (
-        Space(axes)
-        .where("a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols)
-        .where(
-            "a thread holds 1 to 16 elements",
-            lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 16,
-        )
+    return held(axes, 1, 16, "ROWS", "BLOCK").where(
+        "a block holds a row", lambda BLOCK, cols: cols <= BLOCK < 4 * cols
     )
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "rows": rows, "cols": cols}
-    return Problem(kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "sort_rows")
+    x = normal((rows, cols), dtype, device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -62,10 +62,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8),
         "STAGES": (1, 3),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda EDGES, BLOCK, num_warps: 1 <= EDGES * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "EDGES", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -74,19 +71,15 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     counts = [row * 7 % (2 * mean + 1) for row in range(rows)]
     ends = torch.tensor([0, *counts], dtype=torch.int32).cumsum(0).to(torch.int32)
     entries = sum(counts)
-    kind = torch_dtype(dtype)
-    x = torch.randn(rows, cols, device=device).to(kind)
+    x = normal((rows, cols), dtype, device)
     arguments = {
         "offset_ptr": ends.to(device),
         "index_ptr": torch.randint(0, rows, (entries,), device=device, dtype=torch.int32),
-        "value_ptr": torch.randn(entries, device=device).to(kind),
+        "value_ptr": normal((entries,), dtype, device),
         "x_ptr": x,
         "y_ptr": torch.empty_like(x),
-        "cols": cols,
     }
-    return Problem(
-        kernel, arguments, lambda v: (rows, triton.cdiv(cols, v["BLOCK"])), shape, "sparse_rows"
-    )
+    return launch(kernel, shape, arguments, rows, (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -54,10 +55,7 @@ def space() -> Space:
         "BLOCK": (32, 64, 128, 256, 512, 1024, 2048),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 16 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -65,10 +63,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     rows, time = shape["rows"], shape["time"]
     b = torch.randn(rows, time, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": torch.rand_like(b), "b_ptr": b, "y_ptr": torch.empty_like(b)}
-    arguments |= {"rows": rows, "time": time}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "ssm_scan"
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

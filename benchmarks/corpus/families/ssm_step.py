@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -65,29 +65,19 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8, 16),
         "maxnreg": (None, 32, 64),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 64 of the state",
-        lambda BLOCK, state, num_warps: 1 <= BLOCK * state // (num_warps * 32) <= 64,
-    )
+    return held(axes, 1, 64, "BLOCK", "state")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random states and inputs."""
     batch, width, state = shape["batch"], shape["width"], shape["state"]
-    kind = torch_dtype(dtype)
-    x, dt = (torch.randn(batch, width, device=device).to(kind) for _ in range(2))
-    b, c = (torch.randn(batch, state, device=device).to(kind) for _ in range(2))
+    x, dt = (normal((batch, width), dtype, device) for _ in range(2))
+    b, c = (normal((batch, state), dtype, device) for _ in range(2))
     h = torch.randn(batch, width, state, device=device)
     arguments = {"state_ptr": h, "x_ptr": x, "dt_ptr": dt}
     arguments |= {"a_ptr": -torch.rand(width, state, device=device), "b_ptr": b, "c_ptr": c}
-    arguments |= {"new_ptr": torch.empty_like(h), "y_ptr": torch.empty_like(x), "width": width}
-    return Problem(
-        kernel,
-        arguments | {"STATE": state},
-        lambda v: (triton.cdiv(width, v["BLOCK"]), batch),
-        shape,
-        "ssm_step",
-    )
+    arguments |= {"new_ptr": torch.empty_like(h), "y_ptr": torch.empty_like(x)}
+    return launch(kernel, shape, arguments | {"STATE": state}, (width, "BLOCK"), batch)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,6 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch
 
 
 @triton.jit
@@ -49,24 +50,15 @@ def space() -> Space:
         "BLOCK_N": (32, 64, 128, 256, 512, 1024),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 16 points",
-        lambda BLOCK_M, BLOCK_N, num_warps: 1 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random grid."""
     M, N = shape["M"], shape["N"]
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x), "M": M, "N": N}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["N"] - 2, v["BLOCK_N"]), triton.cdiv(v["M"] - 2, v["BLOCK_M"])),
-        shape,
-        "stencil",
-    )
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x)}
+    return launch(kernel, shape, arguments, (N - 2, "BLOCK_N"), (M - 2, "BLOCK_M"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -62,24 +62,17 @@ def space() -> Space:
         "EACH": (1, 8),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 16 elements",
-        lambda BLOCK_H, BLOCK_W, num_warps: 1 <= BLOCK_H * BLOCK_W // (num_warps * 32) <= 16,
-    )
+    return held(axes, 1, 16, "BLOCK_H", "BLOCK_W")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random cube."""
     depth, height, width = shape["depth"], shape["height"], shape["width"]
-    x = torch.randn(depth, height, width, device=device).to(torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "depth": depth}
-    arguments |= {"height": height, "width": width}
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        high = triton.cdiv(height, v["BLOCK_H"])
-        return triton.cdiv(width, v["BLOCK_W"]), high, triton.cdiv(depth, v["EACH"])
-
-    return Problem(kernel, arguments, grid, shape, "stencil_cube")
+    x = normal((depth, height, width), dtype, device)
+    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
+    return launch(
+        kernel, shape, arguments, (width, "BLOCK_W"), (height, "BLOCK_H"), (depth, "EACH")
+    )
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -51,18 +51,15 @@ def space() -> Space:
         "STAGES": (1, 4),
         "num_warps": (1, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 64 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 64,
-    )
+    return held(axes, 1, 64, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random vector, and a sum at zero."""
     total = shape["total"]
-    x = torch.randn(total, device=device).to(torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device), "total": total}
-    return Problem(kernel, arguments, lambda v: (v["PROGRAMS"],), shape, "sum_squares")
+    x = normal((total,), dtype, device)
+    arguments = {"x_ptr": x, "y_ptr": torch.zeros(1, device=device)}
+    return launch(kernel, shape, arguments, "PROGRAMS")
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

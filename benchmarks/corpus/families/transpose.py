@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal, tiles
 
 
 @triton.jit
@@ -58,24 +58,15 @@ def space() -> Space:
         "GROUP": (1, 8),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 2 to 64 elements",
-        lambda BLOCK_M, BLOCK_N, num_warps: 2 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 64,
-    )
+    return held(axes, 2, 64, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on a random matrix."""
     M, N = shape["M"], shape["N"]
-    x = torch.randn(M, N, device=device).to(torch_dtype(dtype))
-    arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M), "M": M, "N": N}
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"]),),
-        shape,
-        "transpose",
-    )
+    x = normal((M, N), dtype, device)
+    arguments = {"x_ptr": x, "y_ptr": x.new_empty(N, M)}
+    return launch(kernel, shape, arguments, tiles)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

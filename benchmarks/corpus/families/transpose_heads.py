@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -59,23 +59,15 @@ def space() -> Space:
         "BEFORE": (False, True),
         "num_warps": (1, 2, 4, 8),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda BLOCK_T, BLOCK_D, num_warps: 1 <= BLOCK_T * BLOCK_D // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "BLOCK_T", "BLOCK_D")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads."""
     batch, time, heads, D = (shape[name] for name in ("batch", "time", "heads", "D"))
-    x = torch.randn(batch, time, heads, D, device=device).to(torch_dtype(dtype))
+    x = normal((batch, time, heads, D), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(batch, heads, D, time)}
-    arguments |= {"time": time, "heads": heads, "D": D}
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(time, v["BLOCK_T"]), triton.cdiv(D, v["BLOCK_D"]), batch * heads
-
-    return Problem(kernel, arguments, grid, shape, "transpose_heads")
+    return launch(kernel, shape, arguments, (time, "BLOCK_T"), (D, "BLOCK_D"), batch * heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

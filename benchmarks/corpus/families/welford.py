@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -61,21 +61,16 @@ def space() -> Space:
         "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096),
         "num_warps": (1, 2, 4, 8, 16),
     }
-    return Space(axes).where(
-        "a thread holds 1 to 32 elements",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random rows."""
     rows, cols = shape["rows"], shape["cols"]
-    x = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
+    x = normal((rows, cols), dtype, device)
     y = torch.empty(2, rows, device=device)
-    arguments = {"x_ptr": x, "y_ptr": y, "rows": rows, "cols": cols}
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(v["rows"], v["ROWS"]),), shape, "welford"
-    )
+    arguments = {"x_ptr": x, "y_ptr": y}
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

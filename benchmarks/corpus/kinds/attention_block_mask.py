@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 SIDE = 128
 """Rows and columns of a block of the mask."""
@@ -76,17 +76,13 @@ SMALL = {"heads": 2, "N": 300, "D": 32, "seen": 2}
 
 def space() -> Space:
     """Build the space: tile, warps and stages; tiles divide the mask's blocks."""
-    return Space(
-        {
-            "BLOCK_M": (16, 32, 64, 128),
-            "BLOCK_N": (16, 32, 64, 128),
-            "num_warps": (2, 4, 8),
-            "num_stages": (1, 2, 3),
-        }
-    ).where(
-        "a thread holds at most 128 scores",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (16, 32, 64, 128),
+        "num_warps": (2, 4, 8),
+        "num_stages": (1, 2, 3),
+    }
+    return held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -104,19 +100,11 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "count_ptr": counts.to(torch.int32).to(device),
         "list_ptr": lists.to(torch.int32).to(device),
         "out_ptr": torch.empty_like(q),
-        "N": N,
         "most": most,
         "scale": 1.4426950408889634 / D**0.5,
-        "D": D,
         "SIDE": SIDE,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(N, v["BLOCK_M"]), heads),
-        shape,
-        "attention_block_mask",
-    )
+    return launch(kernel, shape, arguments, (N, "BLOCK_M"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -72,13 +72,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "sum_ptr": normal((rows, splits), "fp32", device),
         "length_ptr": parts.to(device),
         "out_ptr": normal((rows, D), "bf16", device),
-        "rows": rows,
-        "splits": splits,
-        "D": D,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "attention_combine"
-    )
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

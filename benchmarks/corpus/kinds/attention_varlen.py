@@ -12,7 +12,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal, ragged
+from benchmarks.corpus.host import held, launch, normal, ragged
 
 
 @triton.jit
@@ -77,17 +77,13 @@ SMALL = {"batch": 3, "mean": 20, "H": 2, "D": 32}
 
 def space() -> Space:
     """Build the space: tile, warps and stages."""
-    return Space(
-        {
-            "BLOCK_M": (16, 32, 64, 128),
-            "BLOCK_N": (16, 32, 64, 128),
-            "num_warps": (2, 4, 8),
-            "num_stages": (1, 2, 3),
-        }
-    ).where(
-        "a thread holds at most 128 scores",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (16, 32, 64, 128),
+        "num_warps": (2, 4, 8),
+        "num_stages": (1, 2, 3),
+    }
+    return held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -102,15 +98,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "v_ptr": v,
         "offset_ptr": offsets.to(device),
         "out_ptr": torch.empty_like(q),
-        "H": H,
         "scale": 1.4426950408889634 / D**0.5,
-        "D": D,
     }
-
-    def grid(values: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(longest, values["BLOCK_M"]), H, shape["batch"]
-
-    return Problem(kernel, arguments, grid, shape, "attention_varlen")
+    return launch(kernel, shape, arguments, (longest, "BLOCK_M"), H, shape["batch"])
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

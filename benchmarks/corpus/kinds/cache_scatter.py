@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import elements, normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -54,7 +54,7 @@ def space() -> Space:
         "BLOCK": (64, 128, 256, 512, 1024, 2048),
         "num_warps": (1, 2, 4, 8),
     }
-    return elements(axes, 1, 64)
+    return held(axes, 1, 64, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -66,15 +66,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "key_ptr": normal((tokens, width), dtype, device),
         "slot_ptr": slot.to(device),
         "cache_ptr": torch.zeros(shape["slots"], width, device=device, dtype=torch.float16),
-        "tokens": tokens,
-        "width": width,
         "scale": 0.5,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int]:
-        return triton.cdiv(tokens, v["ROWS"]), triton.cdiv(width, v["BLOCK"])
-
-    return Problem(kernel, arguments, grid, shape, "cache_scatter")
+    return launch(kernel, shape, arguments, (tokens, "ROWS"), (width, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

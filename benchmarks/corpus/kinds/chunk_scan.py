@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -70,18 +70,14 @@ SMALL = {"chunks": 2, "CHUNK": 128, "H": 2, "P": 40, "N": 32}
 
 def space() -> Space:
     """Build the space: tile, warps and stages."""
-    return Space(
-        {
-            "BLOCK_M": (32, 64, 128),
-            "BLOCK_N": (32, 64, 128),
-            "BLOCK_K": (32, 64),
-            "num_warps": (2, 4, 8),
-            "num_stages": (1, 2, 3),
-        }
-    ).where(
-        "a thread holds 4 to 128 accumulators",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_M": (32, 64, 128),
+        "BLOCK_N": (32, 64, 128),
+        "BLOCK_K": (32, 64),
+        "num_warps": (2, 4, 8),
+        "num_stages": (1, 2, 3),
+    }
+    return held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -96,16 +92,12 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "state_ptr": normal((chunks, H, P, N), "fp32", device),
         "decay_ptr": steps.cumsum(1).reshape(-1, H).contiguous(),
         "out_ptr": torch.empty_like(x),
-        "H": H,
-        "P": P,
-        "N": N,
-        "CHUNK": CHUNK,
     }
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
         return triton.cdiv(CHUNK, v["BLOCK_M"]) * triton.cdiv(P, v["BLOCK_N"]), chunks, H
 
-    return Problem(kernel, arguments, grid, shape, "chunk_scan")
+    return launch(kernel, shape, arguments, grid)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -60,16 +60,12 @@ SMALL = {"batch": 2, "height": 6, "width": 7, "C": 20, "TAPS": 3}
 
 def space() -> Space:
     """Build the space: places, channels, warps."""
-    return Space(
-        {
-            "ROWS": (1, 2, 4, 8, 16, 32, 64),
-            "BLOCK": (16, 32, 64, 128, 256),
-            "num_warps": (1, 2, 4, 8),
-        }
-    ).where(
-        "a thread holds 1 to 32 outputs",
-        lambda ROWS, BLOCK, num_warps: 1 <= ROWS * BLOCK // (num_warps * 32) <= 32,
-    )
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16, 32, 64),
+        "BLOCK": (16, 32, 64, 128, 256),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -80,16 +76,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "w_ptr": normal((TAPS, TAPS, C), dtype, device),
         "out_ptr": torch.empty_like(x),
-        "height": height,
-        "width": width,
-        "C": C,
-        "TAPS": TAPS,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(height * width, v["ROWS"]), triton.cdiv(C, v["BLOCK"]), batch
-
-    return Problem(kernel, arguments, grid, shape, "conv2d_depthwise")
+    return launch(kernel, shape, arguments, (height * width, "ROWS"), (C, "BLOCK"), batch)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -38,16 +38,12 @@ SMALL = {"total": 1000}
 
 def space() -> Space:
     """Build the space: bytes, warps, and a limit on registers that is often no limit."""
-    return Space(
-        {
-            "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
-            "num_warps": (1, 2, 4, 8),
-            "maxnreg": (None, 32),
-        }
-    ).where(
-        "a thread has 1 to 64 bytes",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 64,
-    )
+    axes = {
+        "BLOCK": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
+        "num_warps": (1, 2, 4, 8),
+        "maxnreg": (None, 32),
+    }
+    return held(axes, 1, 64, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -58,11 +54,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "table_ptr": torch.linspace(-1, 1, 16, device=device) ** 3,
         "scale_ptr": normal((triton.cdiv(total, 32),), "fp32", device),
         "out_ptr": normal((2 * total,), dtype, device),
-        "total": total,
     }
-    return Problem(
-        kernel, arguments, lambda v: (triton.cdiv(total, v["BLOCK"]),), shape, "dequantise_nf4"
-    )
+    return launch(kernel, shape, arguments, (total, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import elements, normal, ragged
+from benchmarks.corpus.host import held, launch, normal, ragged
 
 
 @triton.jit
@@ -64,7 +64,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8),
         "num_stages": (1, 3),
     }
-    return elements(axes, 1, 32)
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -78,14 +78,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "weight_ptr": normal((total,), "fp32", device),
         "offset_ptr": offsets.to(device),
         "out_ptr": normal((bags, cols), dtype, device),
-        "bags": bags,
-        "cols": cols,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int]:
-        return triton.cdiv(bags, v["ROWS"]), triton.cdiv(cols, v["BLOCK"])
-
-    return Problem(kernel, arguments, grid, shape, "embedding_bag")
+    return launch(kernel, shape, arguments, (bags, "ROWS"), (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

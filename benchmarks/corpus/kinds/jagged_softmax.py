@@ -12,7 +12,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import elements, normal, ragged
+from benchmarks.corpus.host import held, launch, normal, ragged
 
 
 @triton.jit
@@ -60,7 +60,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8),
         "num_stages": (1, 3),
     }
-    return elements(axes, 1, 32)
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -72,15 +72,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": x,
         "offset_ptr": offsets.to(device),
         "out_ptr": torch.empty_like(x),
-        "cols": cols,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (segments, triton.cdiv(cols, v["BLOCK"])),
-        shape,
-        "jagged_softmax",
-    )
+    return launch(kernel, shape, arguments, segments, (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import elements, normal, ragged
+from benchmarks.corpus.host import held, launch, normal, ragged
 
 
 @triton.jit
@@ -58,7 +58,7 @@ def space() -> Space:
         "BLOCK": (32, 64, 128, 256, 512, 1024),
         "num_warps": (1, 2, 4, 8),
     }
-    return elements(axes, 1, 64)
+    return held(axes, 1, 64, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -71,14 +71,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "offset_ptr": offsets.to(device),
         "out_ptr": normal((batch, length, cols), dtype, device),
         "length": length,
-        "cols": cols,
         "padding": -1.5,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(length, v["ROWS"]), triton.cdiv(cols, v["BLOCK"]), batch
-
-    return Problem(kernel, arguments, grid, shape, "jagged_to_dense")
+    return launch(kernel, shape, arguments, (length, "ROWS"), (cols, "BLOCK"), batch)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -52,16 +52,12 @@ SMALL = {"rows": 3, "cols": 700}
 
 def space() -> Space:
     """Build the space: columns at a time, warps and stages."""
-    return Space(
-        {
-            "BLOCK": (256, 512, 1024, 2048, 4096, 8192),
-            "num_warps": (1, 2, 4, 8, 16),
-            "num_stages": (1, 2, 4),
-        }
-    ).where(
-        "a thread holds 1 to 64 elements",
-        lambda BLOCK, num_warps: 1 <= BLOCK // (num_warps * 32) <= 64,
-    )
+    axes = {
+        "BLOCK": (256, 512, 1024, 2048, 4096, 8192),
+        "num_warps": (1, 2, 4, 8, 16),
+        "num_stages": (1, 2, 4),
+    }
+    return held(axes, 1, 64, "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -71,9 +67,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "p_ptr": normal((rows, cols), dtype, device),
         "q_ptr": normal((rows, cols), dtype, device),
         "out_ptr": normal((rows,), "fp32", device),
-        "cols": cols,
     }
-    return Problem(kernel, arguments, (rows,), shape, "kl_div")
+    return launch(kernel, shape, arguments, rows)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

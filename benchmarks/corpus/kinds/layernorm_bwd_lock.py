@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -68,16 +68,12 @@ SMALL = {"rows": 30, "cols": 70, "GROUPS": 4}
 
 def space() -> Space:
     """Build the space: rows, columns, warps."""
-    return Space(
-        {
-            "ROWS": (1, 2, 4, 8, 16),
-            "BLOCK": (128, 256, 512, 1024, 2048),
-            "num_warps": (1, 2, 4, 8),
-        }
-    ).where(
-        "a thread holds 2 to 64 elements",
-        lambda ROWS, BLOCK, num_warps: 2 <= ROWS * BLOCK // (num_warps * 32) <= 64,
-    )
+    axes = {
+        "ROWS": (1, 2, 4, 8, 16),
+        "BLOCK": (128, 256, 512, 1024, 2048),
+        "num_warps": (1, 2, 4, 8),
+    }
+    return held(axes, 2, 64, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -92,15 +88,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "dw_ptr": torch.zeros(GROUPS, cols, device=device),
         "lock_ptr": flags[0],
         "count_ptr": flags[1],
-        "rows": rows,
-        "cols": cols,
-        "GROUPS": GROUPS,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int]:
-        return triton.cdiv(rows, v["ROWS"]), triton.cdiv(cols, v["BLOCK"])
-
-    return Problem(kernel, arguments, grid, shape, "layernorm_bwd_lock")
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -62,17 +62,13 @@ SMALL = {"heads": 2, "time": 90, "K": 32, "V": 40}
 
 def space() -> Space:
     """Build the space: steps, values, warps and stages."""
-    return Space(
-        {
-            "BLOCK_T": (16, 32, 64, 128),
-            "BLOCK_V": (16, 32, 64, 128),
-            "num_warps": (1, 2, 4, 8),
-            "num_stages": (1, 2, 3),
-        }
-    ).where(
-        "a thread holds 4 to 128 outputs",
-        lambda BLOCK_T, BLOCK_V, num_warps: 4 <= BLOCK_T * BLOCK_V // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_T": (16, 32, 64, 128),
+        "BLOCK_V": (16, 32, 64, 128),
+        "num_warps": (1, 2, 4, 8),
+        "num_stages": (1, 2, 3),
+    }
+    return held(axes, 4, 128, "BLOCK_T", "BLOCK_V")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -84,17 +80,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "k_ptr": normal((heads, time, K), dtype, device) * K**-0.5,
         "v_ptr": v,
         "out_ptr": torch.empty_like(v),
-        "time": time,
-        "V": V,
-        "K": K,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(V, v["BLOCK_V"]), heads),
-        shape,
-        "linear_attention",
-    )
+    return launch(kernel, shape, arguments, (V, "BLOCK_V"), heads)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -65,18 +65,14 @@ SMALL = {"rows": 20, "words": 150, "K": 40, "SPLITS": 2}
 
 def space() -> Space:
     """Build the space: tile, warps and stages."""
-    return Space(
-        {
-            "BLOCK_M": (32, 64, 128),
-            "BLOCK_N": (32, 64, 128, 256),
-            "BLOCK_K": (32, 64),
-            "num_warps": (4, 8),
-            "num_stages": (2, 3, 4),
-        }
-    ).where(
-        "a thread holds 4 to 128 accumulators",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_M": (32, 64, 128),
+        "BLOCK_N": (32, 64, 128, 256),
+        "BLOCK_K": (32, 64),
+        "num_warps": (4, 8),
+        "num_stages": (2, 3, 4),
+    }
+    return held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -86,18 +82,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((rows, K), dtype, device),
         "w_ptr": normal((words, K), dtype, device) * K**-0.5,
         "out_ptr": normal((rows, SPLITS), "fp32", device),
-        "rows": rows,
-        "words": words,
-        "K": K,
-        "SPLITS": SPLITS,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(rows, v["BLOCK_M"]), SPLITS),
-        shape,
-        "linear_logsumexp",
-    )
+    return launch(kernel, shape, arguments, (rows, "BLOCK_M"), SPLITS)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -62,17 +62,13 @@ SIDE = 64
 
 def space() -> Space:
     """Build the space: tile, warps and stages; tokens of a program have one adapter."""
-    return Space(
-        {
-            "BLOCK_M": (16, 32, 64),
-            "BLOCK_N": (16, 32, 64, 128, 256),
-            "num_warps": (1, 2, 4, 8),
-            "num_stages": (1, 3),
-        }
-    ).where(
-        "a thread holds 4 to 64 accumulators",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 64,
-    )
+    axes = {
+        "BLOCK_M": (16, 32, 64),
+        "BLOCK_N": (16, 32, 64, 128, 256),
+        "num_warps": (1, 2, 4, 8),
+        "num_stages": (1, 3),
+    }
+    return held(axes, 4, 64, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -85,17 +81,10 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "w_ptr": normal((adapters, N, R), dtype, device),
         "adapter_ptr": of.to(device),
         "y_ptr": torch.zeros(tokens, N, device=device, dtype=torch.float16),
-        "tokens": tokens,
-        "N": N,
         "scale": 2.0,
         "SIDE": SIDE,
-        "R": R,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int]:
-        return triton.cdiv(tokens, v["BLOCK_M"]), triton.cdiv(N, v["BLOCK_N"])
-
-    return Problem(kernel, arguments, grid, shape, "lora_expand")
+    return launch(kernel, shape, arguments, (tokens, "BLOCK_M"), (N, "BLOCK_N"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

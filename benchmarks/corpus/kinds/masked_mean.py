@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import elements, normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -58,7 +58,7 @@ def space() -> Space:
         "num_warps": (1, 2, 4, 8),
         "num_stages": (1, 3),
     }
-    return elements(axes, 1, 32)
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -69,12 +69,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((batch, time, cols), dtype, device),
         "length_ptr": lengths.to(device),
         "out_ptr": normal((batch, cols), dtype, device),
-        "time": time,
-        "cols": cols,
     }
-    return Problem(
-        kernel, arguments, lambda v: (batch, triton.cdiv(cols, v["BLOCK"])), shape, "masked_mean"
-    )
+    return launch(kernel, shape, arguments, batch, (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

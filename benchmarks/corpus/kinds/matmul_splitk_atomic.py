@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -57,19 +57,15 @@ SMALL = {"M": 20, "N": 40, "K": 300}
 
 def space() -> Space:
     """Build the space: tile, parts, warps and stages."""
-    return Space(
-        {
-            "BLOCK_M": (16, 32, 64),
-            "BLOCK_N": (32, 64, 128),
-            "BLOCK_K": (64, 128),
-            "SPLITS": (1, 4, 16),
-            "num_warps": (2, 4),
-            "num_stages": (2, 4),
-        }
-    ).where(
-        "a thread holds 4 to 64 accumulators",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 64,
-    )
+    axes = {
+        "BLOCK_M": (16, 32, 64),
+        "BLOCK_N": (32, 64, 128),
+        "BLOCK_K": (64, 128),
+        "SPLITS": (1, 4, 16),
+        "num_warps": (2, 4),
+        "num_stages": (2, 4),
+    }
+    return held(axes, 4, 64, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -79,15 +75,12 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "a_ptr": normal((M, K), dtype, device),
         "b_ptr": normal((K, N), dtype, device),
         "c_ptr": torch.zeros(M, N, device=device),
-        "M": M,
-        "N": N,
-        "K": K,
     }
 
     def grid(v: Mapping[str, Any]) -> tuple[int, int]:
         return triton.cdiv(M, v["BLOCK_M"]) * triton.cdiv(N, v["BLOCK_N"]), v["SPLITS"]
 
-    return Problem(kernel, arguments, grid, shape, "matmul_splitk_atomic")
+    return launch(kernel, shape, arguments, grid)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -60,16 +60,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {
         "expert_ptr": drawn.to(torch_dtype(dtype)),
         "count_ptr": torch.zeros(EXPERTS, device=device, dtype=torch.int32),
-        "total": total,
-        "EXPERTS": EXPERTS,
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(total, v["BLOCK"] * v["STEPS"]),),
-        shape,
-        "moe_count",
-    )
+    return launch(kernel, shape, arguments, (total, "BLOCK", "STEPS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -57,17 +57,13 @@ SMALL = {"rows": 30, "centres": 40, "K": 32}
 
 def space() -> Space:
     """Build the space: tile, warps and stages."""
-    return Space(
-        {
-            "BLOCK_M": (16, 32, 64, 128),
-            "BLOCK_N": (16, 32, 64, 128),
-            "num_warps": (1, 2, 4, 8),
-            "num_stages": (1, 2, 3),
-        }
-    ).where(
-        "a thread holds 4 to 128 distances",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (16, 32, 64, 128),
+        "num_warps": (1, 2, 4, 8),
+        "num_stages": (1, 2, 3),
+    }
+    return held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -76,17 +72,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((shape["rows"], shape["K"]), dtype, device),
         "centre_ptr": normal((shape["centres"], shape["K"]), dtype, device),
         "out_ptr": torch.zeros(shape["rows"], device=device, dtype=torch.int32),
-        "rows": shape["rows"],
-        "centres": shape["centres"],
-        "K": shape["K"],
     }
-    return Problem(
-        kernel,
-        arguments,
-        lambda v: (triton.cdiv(v["rows"], v["BLOCK_M"]),),
-        shape,
-        "nearest_centroid",
-    )
+    return launch(kernel, shape, arguments, ("rows", "BLOCK_M"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import elements, normal
+from benchmarks.corpus.host import held, launch, normal
 
 
 @triton.jit
@@ -52,7 +52,7 @@ def space() -> Space:
         "BLOCK": (16, 32, 64, 128, 256),
         "num_warps": (1, 2, 4, 8),
     }
-    return elements(axes, 1, 32)
+    return held(axes, 1, 32, "ROWS", "BLOCK")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -62,14 +62,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "x_ptr": normal((rows, cols), dtype, device),
         "index_ptr": torch.randint(0, shape["nodes"], (rows,), device=device, dtype=torch.int32),
         "out_ptr": torch.zeros(shape["nodes"], cols, device=device),
-        "rows": rows,
-        "cols": cols,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int]:
-        return triton.cdiv(rows, v["ROWS"]), triton.cdiv(cols, v["BLOCK"])
-
-    return Problem(kernel, arguments, grid, shape, "scatter_add")
+    return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal, ragged
+from benchmarks.corpus.host import held, launch, normal, ragged
 
 
 @triton.jit
@@ -62,18 +62,14 @@ SMALL = {"segments": 3, "mean": 20, "N": 40, "K": 50}
 
 def space() -> Space:
     """Build the space: tile, warps and stages."""
-    return Space(
-        {
-            "BLOCK_M": (16, 32, 64, 128),
-            "BLOCK_N": (32, 64, 128),
-            "BLOCK_K": (32, 64),
-            "num_warps": (2, 4, 8),
-            "num_stages": (2, 4),
-        }
-    ).where(
-        "a thread holds 4 to 128 accumulators",
-        lambda BLOCK_M, BLOCK_N, num_warps: 4 <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128,
-    )
+    axes = {
+        "BLOCK_M": (16, 32, 64, 128),
+        "BLOCK_N": (32, 64, 128),
+        "BLOCK_K": (32, 64),
+        "num_warps": (2, 4, 8),
+        "num_stages": (2, 4),
+    }
+    return held(axes, 4, 128, "BLOCK_M", "BLOCK_N")
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -86,14 +82,8 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "w_ptr": normal((segments, K, N), dtype, device),
         "offset_ptr": offsets.to(device),
         "y_ptr": normal((int(offsets[-1]), N), dtype, device),
-        "N": N,
-        "K": K,
     }
-
-    def grid(v: Mapping[str, Any]) -> tuple[int, int, int]:
-        return triton.cdiv(longest, v["BLOCK_M"]), triton.cdiv(N, v["BLOCK_N"]), segments
-
-    return Problem(kernel, arguments, grid, shape, "segment_matmul")
+    return launch(kernel, shape, arguments, (longest, "BLOCK_M"), (N, "BLOCK_N"), segments)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from benchmarks.corpus.kinds._inputs import normal
+from benchmarks.corpus.host import launch, normal
 
 
 @triton.jit
@@ -55,12 +55,9 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {
         "x_ptr": normal((rows, cols), dtype, device),
         "out_ptr": normal((rows, TOP), dtype, device),
-        "rows": rows,
-        "cols": cols,
-        "TOP": TOP,
         "WIDTH": triton.next_power_of_2(cols),
     }
-    return Problem(kernel, arguments, lambda v: (triton.cdiv(rows, v["ROWS"]),), shape, "topk_rows")
+    return launch(kernel, shape, arguments, (rows, "ROWS"))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
