@@ -20,10 +20,8 @@ from dataclasses import replace
 from statistics import fmean, median, stdev
 from typing import Any
 
-from scipy.stats import mannwhitneyu
-
 from asmtune.workshop.regression.check_page import check_markdown
-from asmtune.workshop.regression.compare import Terms, compare, holm
+from asmtune.workshop.regression.compare import Terms, compare
 from asmtune.workshop.regression.run import BenchRun, TimedSubject, run_from_json
 from benchmarks.bench_samples import FILE as RECORDED
 from benchmarks.harness import DOCS, RESULTS, between, table, write
