@@ -102,7 +102,6 @@ class RooflineSubject:
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
-        notes: what is assumed about the launch, a sentence each.
     """
 
     problem: Problem
@@ -110,7 +109,6 @@ class RooflineSubject:
     space: Space
     lookup: StoreLookup
     sized: bool
-    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -183,7 +181,6 @@ class Survey:
             tuned_by="model" if record is None else subject.lookup.layer,
             made={name: getattr(provenance, name) for name in made},
             notes=(
-                *subject.notes,
                 *filter(None, (self.funnel.target.caution,)),
                 *_lookup_notes(subject, steered=bool(points[-1].counts.steering)),
                 *notes,

@@ -1,4 +1,4 @@
-"""`asmtune.kernel_checks`: wrong functions are found, right ones pass; pipelines, plugin."""
+"""`asmtune.kernel_checks`: wrong functions are found, right ones pass; the plugin."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ import torch
 
 from asmtune.base.errors import InputError
 from asmtune.workshop.kernel_checks import (
-    PipelineStage,
     Tolerance,
     WrongResultError,
     check_kernel,
-    check_pipeline,
     odd_shapes,
 )
 from asmtune.workshop.kernel_checks.checks import KINDS
@@ -360,37 +358,6 @@ def test_integers_are_compared_exactly(dtype: torch.dtype) -> None:
     assert excess(values, torch.tensor([most - 1, 0])) == float("inf")
     if dtype == torch.int8:
         assert excess(values, torch.tensor([most + 256, 0])) == float("inf")
-
-
-def test_pipeline_names_the_first_wrong_stage() -> None:
-    """The stage that makes the error is named, and what follows it is not run."""
-    ran: list[str] = []
-
-    def stage(name: str, function: Function, reference: Function) -> PipelineStage:
-        def noted(x: torch.Tensor) -> torch.Tensor:
-            ran.append(name)
-            return function(x)
-
-        return PipelineStage(name, noted, reference)
-
-    stages = [
-        stage("scale", lambda x: x * 3, lambda x: x * 3),
-        stage("norm", lambda x: x / x.norm() * 1.01, lambda x: x / x.norm()),
-        stage("exp", torch.exp, torch.exp),
-    ]
-    report = check_pipeline(stages, torch.randn(100))
-    assert [one.name for one in report.wrong] == ["norm"]
-    assert report.notes == ("the first wrong stage is norm",)
-    assert ran == ["scale", "norm"]
-    assert not check_pipeline([stages[0], stages[2]], torch.randn(100)).wrong
-
-
-def test_pipelines_keep_their_inputs() -> None:
-    """A stage that writes to its input changes neither the caller's tensors nor its reference's."""
-    x = torch.ones(3, dtype=torch.float64)
-    stage = PipelineStage("twice", lambda x: x.mul_(2), lambda x: x.mul_(2), Tolerance(0, 0, 0))
-    assert not check_pipeline([stage], x).wrong
-    assert torch.equal(x, torch.ones_like(x))
 
 
 TEST = """

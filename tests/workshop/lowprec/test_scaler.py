@@ -22,7 +22,6 @@ from asmtune.workshop.lowprec import (
     ScaleWarning,
     count_clipped,
     dequantize,
-    evaluate_scaler,
     quantize,
 )
 from asmtune.workshop.lowprec.casting import amax_of
@@ -273,7 +272,6 @@ def test_a_malformed_state_is_refused(
         (lambda: Scaler(decay=1.0), "decay=1.0"),
         (lambda: Granularity((0,)), "sizes from 1"),
         (lambda: quantize(torch.ones(4, 6), torch.ones(4, 4)), "do not divide"),
-        (lambda: evaluate_scaler([torch.ones(3)], Scaler()), "two or more"),
         (lambda: Scaler((1, 128)), r"granularity=\(1, 128\): give a Granularity"),
         (lambda: Scaler(margin=math.nan), "margin=nan: give powers of two"),
         (lambda: Scaler(margin=2000), "margin=2000: give powers of two, from -64 to 64"),
@@ -337,30 +335,3 @@ def test_scalers_compare_and_scales_are_finite() -> None:
     assert scaler != Scaler(margin=60.0)
     assert float(scaler.scale) == torch.finfo(torch.float32).max
     assert scaler.quantize(torch.full((2,), 3e38)).float().tolist() == [0.875, 0.875]
-
-
-def batches_with_outliers() -> list[torch.Tensor]:
-    """Batches whose channels differ in size, and vary from batch to batch."""
-    generator = torch.Generator().manual_seed(0)
-    spread = torch.exp(torch.randn(64, generator=generator))
-    spread[5] *= 1e4
-    sizes = [torch.exp(0.1 * torch.randn(64, generator=generator)) for _ in range(6)]
-    return [torch.randn(128, 64, generator=generator) * spread * size for size in sizes]
-
-
-def test_small_groups_saturate_more_and_round_finer() -> None:
-    """Running scales of small groups follow outlier channels, and are exceeded more often."""
-    batches = batches_with_outliers()
-    fine, coarse = (evaluate_scaler(batches, Scaler(Granularity((n,)))) for n in (2, 64))
-    assert (fine.scales, coarse.scales) == (32, 1)
-    assert fine.granularity == Granularity((2,))
-    assert coarse.clip < fine.clip < 0.01
-    assert 0.03 < fine.p99 < coarse.p99
-
-
-def test_clipped_elements_are_counted_by_earlier_scales() -> None:
-    """A second batch twice as large saturates in full, one as large does not."""
-    ones = torch.ones(4, 8)
-    assert evaluate_scaler([ones, 2 * ones], Scaler(method="last")).clip == 1.0
-    assert evaluate_scaler([ones, 2 * ones, ones], Scaler(method="last")).clip == 0.5
-    assert evaluate_scaler([ones, ones], Scaler()).clip == 0.0
