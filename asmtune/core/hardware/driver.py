@@ -79,13 +79,10 @@ class DeviceAttributes:
         than every architecture that is known.
         """
         where = f"driver's attributes of {self.name}"
-        # A driver that contradicts itself is believed in what sizes the device only.
-        for limits in (_LIMITS, ()):
-            try:
-                return target_of(self.descriptor(relatives, limits), where)
-            except TargetError:
-                continue
-        return None
+        try:
+            return target_of(self.descriptor(relatives), where)
+        except TargetError:
+            return None
 
     @property
     def remark(self) -> str:
@@ -100,7 +97,7 @@ class DeviceAttributes:
             "measure` measures what it reaches)"
         )
 
-    def descriptor(self, relatives: Sequence[Target], limits: tuple[str, ...] = _LIMITS) -> Raw:
+    def descriptor(self, relatives: Sequence[Target]) -> Raw:
         """Return the fields of a descriptor, each figure with its source and kind.
 
         Raises:
@@ -118,8 +115,8 @@ class DeviceAttributes:
             "clock_hz": _by_driver(values["clock_khz"] * 1e3, "clock rate"),
             "geforce": "geforce" in plain(self.name) or "titan" in plain(self.name),
         }
-        stated |= {name: self._figure(name) for name in limits if name in values}
-        if limits and "max_threads_per_sm" in values:
+        stated |= {name: self._figure(name) for name in _LIMITS if name in values}
+        if "max_threads_per_sm" in values:
             warps = values["max_threads_per_sm"] // values.get("warp_size", 32)
             stated["max_warps_per_sm"] = _by_driver(warps, "threads of an SM / threads of a warp")
         like = _relative(stated, relatives)
