@@ -30,10 +30,8 @@ def failure(stage: str, error: BaseException) -> Failure:
     "error",
     [
         ValueError("bad"),
-        RuntimeError("PassManager::run failed"),
         AssertionError(),
         StopIteration(),
-        type("Strange", (Exception,), {})("odd"),
     ],
 )
 def test_any_exception_becomes_a_failure(error: Exception) -> None:
@@ -60,7 +58,6 @@ def test_errors_about_input_and_interrupts_pass(error: BaseException) -> None:
             "registers",
         ),
         ("cubin", INTERNAL("ptxas error   : Entry 'f' uses too much shared data"), "shared_memory"),
-        ("launch", RESOURCES("out of resource: shared memory, Required: 300000"), "shared_memory"),
         ("llir", MemoryError("std::bad_alloc"), "memory"),
         (
             "llir",
@@ -70,7 +67,6 @@ def test_errors_about_input_and_interrupts_pass(error: BaseException) -> None:
         ("cubin", INTERNAL("`ptxas` failed with error code 139"), "ptxas"),
         ("cubin", INTERNAL("`ptxas` failed with error code -9"), "crash"),
         ("lower", RuntimeError("PassManager::run failed"), "kernel"),
-        ("ttir", RuntimeError("PassManager::run failed"), "kernel"),
         ("ttgir", RuntimeError("PassManager::run failed"), "compiler"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.base.limited_read import MIB, inflated, read_limited, read_limited_text, unzipped
+from asmtune.base.limited_read import MIB, inflated, read_limited, unzipped
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
 from asmtune.core.ir_overrides import Override
@@ -92,13 +92,6 @@ def test_standard_input_by_its_device() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, input=b"content", capture_output=True, check=True)
     assert done.stdout == b"b'content'\n"
-
-
-def test_text_of_other_systems(tmp_path: Path) -> None:
-    """A byte order mark is left out, and lines end alike."""
-    path = tmp_path / "text"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
-    assert read_limited_text(path) == "one\ntwo\nthree\n"
 
 
 def test_what_is_large_when_decompressed() -> None:

@@ -83,7 +83,6 @@ def test_a_product(counts_of: CountsOf) -> None:
     [
         (torch.int8, "tf32", "int8"),
         (torch.float8_e4m3fn, "tf32", "fp8"),
-        (torch.bfloat16, "tf32", "bf16"),
         (torch.float32, "tf32", "tf32"),
         (torch.float32, "ieee", "fp32"),
     ],

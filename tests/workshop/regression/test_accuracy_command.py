@@ -31,21 +31,11 @@ def test_a_function_with_keywords_is_its_own_name(commands: Commands) -> None:
     assert names == ["per_channel", "per_group(group=8)"]
 
 
-def test_names_that_are_no_functions_are_not_suggested(commands: Commands) -> None:
-    """A name of the file that cannot be called is refused, and is no suggestion."""
-    ran = commands.run("accuracy", f"{SCALES}:SHAPES")
-    assert ran.code == 2
-    assert "defines no function 'SHAPES'" in ran.err
-    assert "did you mean SHAPES" not in ran.err
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--format", "yaml"), "one of text, json"),
         (("--variant", "=x"), "neither NAME=SPEC nor a function's name"),
-        (("--variant", "a=x=1", "--variant", "a=x=2"), "a is given twice"),
-        (("--dtype", "fp9"), "unknown dtype 'fp9'"),
         (("--against", "nothing"), "--against 'nothing'"),
     ],
 )

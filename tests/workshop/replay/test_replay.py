@@ -79,24 +79,6 @@ def test_weights_by_hand(funnel: Funnel) -> None:
     assert result.summary("returns")["top10pct"] == pytest.approx(0.25)
 
 
-def test_json_form(funnel: Funnel) -> None:
-    """The JSON has every scorer by name with all, kernels, and the same six numbers in each."""
-    scorers = [make_scorer("weights"), make_scorer("chance")]
-    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, scorers)
-    document = json.loads(json.dumps(report.to_json()))
-    assert list(document["scorers"]) == ["weights", "chance"]
-    numbers = {*CUTS, "worst_top10"}
-    for entry in document["scorers"].values():
-        assert set(entry["all"]) == numbers
-        assert {name: set(values) for name, values in entry["kernels"].items()} == {
-            "barriers": numbers,
-            "returns": numbers,
-        }
-    assert document["scorers"]["weights"]["all"]["worst_top10"] == 0.5
-    assert document["device"] == "NVIDIA H200"
-    assert document["target"] == "H200"
-
-
 @pytest.mark.slow
 def test_chance_is_the_expectation(funnel: Funnel) -> None:
     """Over its draws chance comes near what a uniform choice gives on average."""

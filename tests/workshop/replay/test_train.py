@@ -177,14 +177,12 @@ def test_unlike_is_one_of_the_files(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("{}/absent.json", "--kernels", "{}", "--output", "{}/o.npz"), "No such file"),
         ((str(TIMINGS), "--kernels", "{}", "--output", "{}/o.npz"), "kernel 'barriers' of the"),
         ((str(TIMINGS), "--kernels", "{}", "--kernels", "{}", "--output", "{}/o"), "2 --kernels"),
         (
             (str(TIMINGS), "--kernels", str(DATA / "kernels"), "--output", "{}/no/o.npz"),
             "no such folder",
         ),
-        ((str(TIMINGS), "--output", "{}/o.npz"), "--kernels"),
     ],
 )
 def test_bad_input(

@@ -8,7 +8,6 @@ import json
 import pytest
 from rich.console import Console
 
-from asmtune.predict.roofs import WorkCounts
 from asmtune.workshop.roofline.document import FORMAT, chart_json, chart_table
 from tests.charts import chart, entry, mixed, product
 
@@ -73,11 +72,3 @@ def test_the_table() -> None:
     assert "https://www.nvidia.com/en-us/data-center/h200/" in text
     assert "a note <of> its own" in text
     assert "gru seq=1: no config can run" in text
-
-
-def test_control_codes_reach_no_terminal() -> None:
-    """A kernel's name with an escape sequence is shown without it."""
-    text = shown(
-        chart_table(chart([entry("k\x1b[31m", WorkCounts("fp32", 0, 1e6, 1e6), (9.0, 8.0))]))
-    )
-    assert "\x1b" not in text

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from asmtune.base.errors import MissingPackageError
 from asmtune.predict.roofs import WorkCounts
 from asmtune.report.figures import DARK, look
 from asmtune.workshop.roofline.chart import Chart
@@ -131,10 +129,3 @@ def test_the_committed_picture() -> None:
         named = [text for text in shown if text.partition(" ")[0].rstrip("?") == kernel]
         assert len(named) == kernels.count(kernel)
     assert document["target"] == "H200"
-
-
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the extra, and what works without it."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match=r"pip install '\.\[figures\]' in a clone.*json"):
-        draw(mixed(), "svg")

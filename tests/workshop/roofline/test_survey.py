@@ -17,7 +17,6 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.shipped import shipped_records
 from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.roofline.survey import RooflineSubject, Survey
 from tests.tuning_support import BEST, DEFAULT, DEVICE, problem, space
@@ -152,13 +151,6 @@ def test_one_that_fails_stops_no_other(survey: Survey) -> None:
     assert name == "add n=4096"
     assert f"the tuned config ({BROKEN}) cannot run" in why
     assert [roof.name for roof in chart.roofs] == ["DRAM", "L2", "fp32"]
-
-
-def test_every_shipped_record_has_what_a_point_needs() -> None:
-    """Shipped times are above 0, and each winner has one: all could be drawn."""
-    records = shipped_records()
-    assert records
-    assert all(one.median_us is not None and one.median_us > 0 for one in records)
 
 
 def test_a_kernel_of_which_nothing_can_be_read(

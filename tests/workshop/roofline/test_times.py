@@ -41,12 +41,6 @@ def test_a_prediction_beside_a_measured_time_is_scaled() -> None:
     assert times == [Time(30.0, "predicted", "roofline x 2.5"), Time(20.0, "measured", "shipped")]
 
 
-def test_without_any_measured_time_predictions_stand() -> None:
-    """Nothing is scaled where there is nothing to scale by."""
-    times = times_of([verdict(SLOW, 12.0), verdict(FAST, 8.0)], {})
-    assert times == [Time(12.0, "predicted", "roofline"), Time(8.0, "predicted", "roofline")]
-
-
 def test_no_prediction_is_under_what_a_record_keeps() -> None:
     """A default that is not among the fastest kept is no faster than the slowest of them."""
     stored = found((FAST, 20.0), (Config({"A": 1}), 22.0))
