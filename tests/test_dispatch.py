@@ -30,13 +30,10 @@ from asmtune.runtime import autotuner, choosing
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoreWarning
-from asmtune.store.sqlite_file import APPLICATION_ID
 from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, provenance
 from asmtune.tuning.session import Session
-from asmtune.tuning.unranked import UnrankedSession
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
 DEFAULT = Config({"BLOCK": 64})
@@ -295,28 +292,6 @@ def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
     assert bench.tuned[0].kernel.endswith(".add")
 
 
-def test_damaged_store_is_set_aside(bench: Bench, tmp_path: Path) -> None:
-    """A damaged store costs one warning; the launch works and a new store holds it."""
-    mark = APPLICATION_ID.to_bytes(4, "big")
-    (tmp_path / "store.sqlite").write_bytes(bytes(68) + mark + bytes(range(256)) * 16)
-    with pytest.warns(StoreWarning, match="set aside"):
-        tuned()[(4,)](tensor(), tensor(), 8)
-    tuned()[(4,)](tensor(), tensor(), 8)
-    assert len(bench.tuned) == 1
-    assert list(tmp_path.glob("store.sqlite.corrupt-*"))
-
-
-def test_store_that_cannot_be_made(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no store can be made, tuning goes on without it, with one warning."""
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="going on without the store"):
-        tuned()[(4,)](tensor(), tensor(), 8)
-    assert bench.launches[-1]["BLOCK"] == 128
-
-
 def test_winner_that_cannot_be_stored(bench: Bench) -> None:
     """A winner with a value that no file can hold is launched all the same, with one warning."""
     odd = object()
@@ -343,14 +318,6 @@ def test_failed_tuning_is_told_and_tried_again(
     assert len(bench.tuned) == len(bench.launches) == 1
 
 
-def test_choices_reach_the_session(bench: Bench) -> None:
-    """How hard to search and how to check are told to the tuner as the decorator has them."""
-    tuned(effort="quick", isolate=True, restore_value=["x_ptr"])[(4,)](tensor(), tensor(), 8)
-    assert bench.options is not None
-    assert (bench.options.effort.name, bench.options.isolate) == ("quick", True)
-    assert bench.options.checks.restore_value == ("x_ptr",)
-
-
 def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that launch one new key together wait for one tuning."""
 
@@ -369,15 +336,6 @@ def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         thread.join()
     assert len(bench.tuned) == 1
     assert [made["BLOCK"] for made in bench.launches] == [128] * 4
-
-
-def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU that nothing is known of, a launch is tuned without ranking."""
-    monkeypatch.setattr(tuner, "match_device", lambda _: None)
-    monkeypatch.setattr(UnrankedSession, "run", lambda _, request: bench.tune(request))
-    tuned()[(4,)](tensor(), tensor(), 8)
-    assert [key.device for key in bench.tuned] == [DEVICE]
-    assert [launch["BLOCK"] for launch in bench.launches] == [128]
 
 
 def test_space_is_made_on_first_use(bench: Bench) -> None:

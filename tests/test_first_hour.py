@@ -54,14 +54,14 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert asmtune.__version__ == version
 
 
-@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
-@pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help(words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Every command has its help under both names."""
-    assert run([*words, option]) == 0
-    printed = capsys.readouterr()
-    assert " ".join(("Usage: asmtune", *words)) in printed.out
-    assert printed.err == ""
+    for words in ((), *commands()):
+        for option in ("-h", "--help"):
+            assert run([*words, option]) == 0
+            printed = capsys.readouterr()
+            assert " ".join(("Usage: asmtune", *words)) in printed.out
+            assert printed.err == "", words
 
 
 def test_help_of_a_program_is_its_own(tmp_path: Path) -> None:
@@ -107,10 +107,8 @@ CONSTRAINED = asmtune.Space({"BLOCK": [32, 64, 128]}).where("small", lambda BLOC
     ("options", "ending"),
     [
         ({"configs": LISTED, "key": ["n"]}, "key [n], 0 keys met, 2 configs>"),
-        ({"space": {"BLOCK": [32, 64], "num_warps": [4, 8]}}, "key [], 0 keys met, 4 configs>"),
         ({"space": CONSTRAINED}, "0 keys met, up to 3 configs>"),
         ({"space": lambda: LISTED}, "0 keys met, configs made at the first launch>"),
-        ({"space": {"BLOCK": [32]}, "key": ["BLOCK"]}, "key [BLOCK], 0 keys met, 1 configs>"),
     ],
 )
 def test_repr(options: dict[str, Any], ending: str) -> None:

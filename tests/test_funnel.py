@@ -11,7 +11,7 @@ from unittest.mock import Mock, call
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError, InputError, ProblemError, SpaceError
+from asmtune.base.errors import CompileError, InputError, ProblemError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -206,13 +206,6 @@ def test_ties_are_level_or_few(funnel: Funnel) -> None:
     assert len(tiles_kept(funnel, Given("roofline", flat), Keep(5))) == 7
 
 
-def test_ties_keep_the_order_of_the_space(funnel: Funnel) -> None:
-    """Of equal scores the first generated comes first."""
-    space = Space({"BLOCK": (256,), "num_warps": (8, 1, 4, 2)})
-    report = replace(funnel, keep=None).prune(scale_problem(), space)
-    assert [verdict.config.num_warps for verdict in report.kept] == [8, 1, 4, 2]
-
-
 def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     """Where the default fails, the report goes on without it and says so."""
     space = Space({"BLOCK": (100, 128)}, default=Config({"BLOCK": 100}))
@@ -257,20 +250,6 @@ def test_nothing_can_run(
     assert says in str(caught.value)
     assert str(caught.value).count("not_defined is not defined") <= 1
     assert "\n" not in str(caught.value)
-
-
-def test_no_feasible_point(funnel: Funnel) -> None:
-    """A space whose constraints leave nothing is refused, also if it has a default."""
-    for default in (None, Config({"BLOCK": 64})):
-        space = Space({"BLOCK": (64, 128)}, default=default).where("never", lambda BLOCK: BLOCK < 0)
-        with pytest.raises(SpaceError, match="no feasible point among 2: none has 'never'"):
-            funnel.prune(scale_problem(), space)
-
-
-def test_configs_that_do_not_fit(funnel: Funnel) -> None:
-    """A space that leaves a parameter without a value is the user's mistake, not a failure."""
-    with pytest.raises(ProblemError, match="no value for BLOCK"):
-        funnel.prune(scale_problem(), Space({"num_warps": (4,)}))
 
 
 @pytest.mark.slow(seconds=1)

@@ -251,8 +251,6 @@ def test_a_report_counts_what_it_does_not_list(
     [
         (lambda meta: (meta["BLOCK_M"], meta.get("BLOCK_N")), {"BLOCK_M", "BLOCK_N"}),
         (lambda meta: ({**meta}["BLOCK_M"],), None),
-        (lambda meta: (dict(meta)["BLOCK_M"],), None),
-        (lambda meta: ((meta | {})["BLOCK_M"],), None),
         (lambda meta: (sum(name == "K" for name in meta),), None),
         (lambda meta: (max(v for n, v in meta.items() if n == "BLOCK_M"),), None),
         ((4, 4), set()),

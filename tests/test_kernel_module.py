@@ -157,10 +157,7 @@ def test_interrupted_import_leaves_no_module(tmp_path: Path) -> None:
     ("reference", "message"),
     [
         ("matmull", r"unknown kernel 'matmull': the kernels are .*matmul.*; did you mean matmul\?"),
-        ("", "unknown kernel ''"),
-        (".matmul", "unknown kernel '.matmul'"),
         ("__main__", "unknown kernel '__main__'"),
-        ("__main__.kernel", "unknown kernel '__main__.kernel'"),
         ("nowhere/kernel.py", "kernel file nowhere/kernel.py: no such file"),
         ("json.nothing", "json.nothing: ModuleNotFoundError: No module named 'json.nothing'"),
         ("json.decoder", "kernel module decoder defines no 'kernel'"),
@@ -217,7 +214,6 @@ lazy, missing = Lazy(), Missing()
     ("name", "message"),
     [
         ("kernal", "defines no 'kernal'; did you mean kernel?"),
-        ("SHAPES", "is not a Triton kernel"),
         ("lazy", "is not a Triton kernel"),
     ],
 )

@@ -221,25 +221,17 @@ def test_a_users_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"sms": 132.5}, "sms must be .*132.5"),
         ({"clock_hz": 10**400}, "clock_hz must"),
         ({"clock_hz": 1980}, "clock_hz is 1980, .* below 1e.06; give it in hertz"),
         ({"name": ""}, "name must"),
-        ({"name": 5}, "name must .*5"),
-        ({"aliases": "H200"}, "aliases must .*'H200'"),
         ({"aliases": ["a", 1]}, r"aliases\[1\] must .*1"),
         ({"tensor_flops_per_s": {}}, "tensor_flops_per_s must"),
-        ({"tensor_flops_per_s": 1e12}, "tensor_flops_per_s must"),
         ({"tensor_flops_per_s": {"bf16": 0}}, "tensor_flops_per_s.bf16 must"),
-        ({"measured_dram_bytes_per_s": "x"}, "measured_dram_bytes_per_s must"),
         ({"smss": 1}, r"unknown field 'smss'; did you mean 'sms'\?"),
-        ({"figures": {}}, "unknown field 'figures'"),
         ({"a\nb": 1}, r"unknown field 'a\\nb'"),
         ({"sms": {"source": "s"}}, "sms has no 'value'"),
         ({"sms": {"value": 1, "note": 2}}, "sms has an unknown key 'note'"),
-        ({"sms": {"value": 1, "source": " "}}, "sms.source must"),
         ({"sms": {"value": 1, "kind": "guess"}}, "sms.kind must"),
-        ({"sms": {"value": True, "source": "s"}}, "sms must .*True"),
         ({"backend": "metal"}, "backend 'metal' is unknown"),
         ({"arch": "gfx942"}, "arch 'gfx942' is not of backend cuda"),
         ({"backend": "hip"}, "arch 'sm_90' is not of backend hip"),
@@ -300,15 +292,6 @@ def test_any_text_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(TargetError) as caught:
         parse_target(text, "mine.json")
     assert len(str(caught.value).splitlines()) == 1
-
-
-def test_flops_by_type() -> None:
-    """Rates are found by operand type; a type without a rate lists those that have one."""
-    a100 = load_target("A100")
-    assert a100.flops_per_s("bf16") == 312e12
-    assert a100.flops_per_s("fp32") == 19.5e12
-    with pytest.raises(TargetError, match=r"A100 has no rate for 'fp8'; it has fp32, fp16, bf16"):
-        a100.flops_per_s("fp8")
 
 
 def test_target_is_a_value() -> None:
