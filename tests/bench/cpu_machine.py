@@ -54,14 +54,6 @@ class CpuMachine:
 
         return LoadedLaunch(prepare, run)
 
-    def energy(self, subject: Subject) -> float | None:
-        """A thousandth of a millijoule a microsecond; silent kernels have no meter."""
-        subject.prepare()
-        subject.run()
-        subject.finish()
-        config = subject.config.kwargs
-        return None if config["MODE"] == "print" else config["US"] / 1000
-
     def synchronize(self) -> None:
         """Raise if the device was lost."""
         if self.lost:

@@ -63,7 +63,6 @@ def test_every_launch_is_between_the_hooks() -> None:
     bench.begin(entrant("good"))
     bench.trial([entrant("good", 9.0), entrant("wrong")])
     bench.final([entrant("good", 9.0), entrant("good")])
-    bench.energy(entrant("good"))
     bench.close()
     assert machine.launched.count("wrong") == 1
     assert len(diary.entries) == 3 * len(machine.launched)

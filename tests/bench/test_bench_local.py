@@ -105,12 +105,3 @@ def test_options_that_triton_refuses_cost_one_config() -> None:
     outcomes = bench.trial([entrant("good", 2.0, num_warps=3), entrant("good", 4.0)])
     assert told(outcomes) == ["options", 4.0]
     bench.close()
-
-
-def test_energy_is_the_machines() -> None:
-    """Of what runs and is right; what fails, or has no meter, has none."""
-    bench = opened()
-    entrants = [entrant(mode, 5.0) for mode in ("good", "wrong", "memory", "print")]
-    assert [bench.energy(one) for one in entrants] == [0.005, None, None, None]
-    with pytest.raises(DeviceLostError):
-        bench.energy(entrant("fault", 5.0))

@@ -105,24 +105,6 @@ def test_graph_mode(kind: type[LocalBench | ChildBench], here: Target) -> None:
         assert prepared.is_whole()
 
 
-def test_energy(here: Target) -> None:
-    """A launch takes more than nothing, or there is no meter; eight times the data takes more."""
-    found = []
-    for size in (1 << 22, 1 << 25):
-        problem = fault_kernels.problems(size)["double"]
-        prepared = fault_kernels.prepare(problem, [fault_kernels.config()], here)
-        bench = LocalBench(prepared.setup)
-        bench.begin(prepared.entrants[0])
-        found.append(bench.energy(prepared.entrants[0]))
-        bench.close()
-    if found == [None, None]:
-        pytest.skip("no energy meter: nvidia-ml-py is missing, or the GPU has none")
-    small, large = found
-    assert small is not None
-    assert large is not None
-    assert 0 < small < large
-
-
 def test_a_killed_child_is_replaced(here: Target) -> None:
     """A process that someone kills between two trials costs nothing but its start."""
     configs = [fault_kernels.config(block=block) for block in (1024, 512, 256)]

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.core.config import Config
-from asmtune.measure.timing.clock import Subject
-from asmtune.measure.timing.nvml import THROTTLES, energy_mj, read_clocks
+from asmtune.measure.timing.nvml import THROTTLES, read_clocks
 
 UUID = "c5b8d0a2-7a1e-4b52-9a4f-0d4b1f5a8e11"
 
@@ -115,7 +113,6 @@ def test_what_is_not_supported_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     answers = {("ClockInfo", 1): 1980, ("CurrentClocksThrottleReasons",): 0}
     install(monkeypatch, Library(answers))
     assert read_clocks() == {"sm_mhz": 1980, "throttled_by": []}
-    assert energy_mj(Subject(Config({}), lambda: None, lambda: None)) is None
 
 
 @pytest.mark.usefixtures("device")
@@ -123,15 +120,13 @@ def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that cannot start tells nothing, and raises nothing."""
     install(monkeypatch, Library(CLOCKS, error=FakeError("driver not loaded")))
     assert read_clocks() == {}
-    assert energy_mj(Subject(Config({}), lambda: None, lambda: None)) is None
 
 
 @pytest.mark.usefixtures("device")
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `nvidia-ml-py` there are no clocks and no energy."""
+    """Without `nvidia-ml-py` there are no clocks."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert read_clocks() == {}
-    assert energy_mj(Subject(Config({}), lambda: None, lambda: None)) is None
 
 
 def test_reasons_are_nvmls() -> None:
@@ -146,78 +141,3 @@ def test_reasons_are_nvmls() -> None:
     assert "SwPowerCap" in named[4]
     assert (THROTTLES[4], THROTTLES[1 << 6]) == ("power cap", "hardware thermal slowdown")
     assert "HwThermalSlowdown" in named[1 << 6]
-
-
-@dataclass
-class Board:
-    """A board that draws power in simulated time, with a meter that moves now and then.
-
-    Attributes:
-        launch_mj: what a launch draws.
-        launch_s: how long it takes.
-        idle_w: what the board draws besides.
-        tick_s: how often the meter moves.
-    """
-
-    launch_mj: float
-    launch_s: float
-    idle_w: float = 0.0
-    tick_s: float = 0.1
-    now_s: float = 0.0
-    drawn_mj: float = 0.0
-    shown_mj: int = 7_000_000
-
-    def run(self) -> None:
-        """Launch once."""
-        self._pass(self.launch_s, self.launch_mj)
-
-    def read(self) -> int:
-        """Read the meter; the call takes a tenth of a millisecond."""
-        self._pass(1e-4, 0.0)
-        return self.shown_mj
-
-    def _pass(self, seconds: float, drawn_mj: float) -> None:
-        ticks = int(self.now_s / self.tick_s)
-        self.now_s += seconds
-        self.drawn_mj += drawn_mj + 1e3 * self.idle_w * seconds
-        if int(self.now_s / self.tick_s) > ticks:
-            self.shown_mj = 7_000_000 + int(self.drawn_mj)
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> Subject:
-        """A subject that runs on this board, by the board's own time."""
-        install(monkeypatch, Library({("TotalEnergyConsumption",): self.read}))
-        monkeypatch.setattr(
-            "asmtune.measure.timing.nvml.time", SimpleNamespace(monotonic=lambda: self.now_s)
-        )
-        return Subject(Config({}), self.run, lambda: None)
-
-
-@pytest.mark.usefixtures("device")
-@pytest.mark.parametrize("launch_s", [5e-6, 1e-3, 0.03, 0.5])
-def test_energy_of_a_launch(launch_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Millijoules a launch are right to 3% although the meter moves ten times a second only."""
-    watts = 400.0
-    board = Board(launch_mj=1e3 * watts * launch_s, launch_s=launch_s)
-    subject = board.install(monkeypatch)
-    found = energy_mj(subject, 0.3)
-    assert found is not None
-    assert found == pytest.approx(1e3 * watts * launch_s, rel=0.03)
-    assert 0.3 < board.now_s < max(0.7, 8 * launch_s)
-
-
-@pytest.mark.usefixtures("device")
-def test_energy_has_the_idle_board_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the board draws anyway while a launch runs is counted, and preparing as well."""
-    board = Board(launch_mj=1.0, launch_s=1e-3, idle_w=100.0)
-    subject = board.install(monkeypatch)
-    assert energy_mj(subject, 0.3) == pytest.approx(101.0, rel=0.05)
-    subject.prepare = board.run
-    assert energy_mj(subject, 0.3) == pytest.approx(202.0, rel=0.05)
-
-
-@pytest.mark.usefixtures("device")
-def test_a_meter_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After two seconds without a tick there is no figure."""
-    board = Board(launch_mj=1.0, launch_s=1e-3, tick_s=1e9)
-    assert energy_mj(board.install(monkeypatch), 0.3) is None
-    assert board.now_s < 3

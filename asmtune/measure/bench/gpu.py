@@ -13,7 +13,7 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.clock import Clock, GpuClock, Subject
-from asmtune.measure.timing.nvml import device_name, energy_mj
+from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 
 
@@ -46,10 +46,6 @@ class BenchGpu:
     ) -> LoadedLaunch:
         """Make a launch of a binary; the GPU loads it at its first launch."""
         return launch_of(binary, values, pre_hook)
-
-    def energy(self, subject: Subject) -> float | None:
-        """Return the millijoules of one launch; None without a meter."""
-        return energy_mj(subject)
 
     def synchronize(self) -> None:
         """Wait for all launches and raise their errors, every time if the context is broken."""

@@ -88,14 +88,6 @@ class LocalBench:
             launch.complete()
         launch.finish()
 
-    def energy(self, candidate: TimingCandidate) -> float | None:
-        """Return the millijoules of one launch; None without a meter, or if the config fails.
-
-        Raises:
-            MeasureError: it broke the CUDA context.
-        """
-        return self._guarded(lambda: self._trials.energy(self._candidate(candidate)))
-
     def close(self) -> None:
         """Restore the contents of every argument, unless the CUDA context is broken."""
         if self._lost is None:

@@ -166,21 +166,6 @@ class Trials:
         """
         return self._time(candidates, self._timer.final)
 
-    def energy(self, candidate: LoadableConfig) -> float | None:
-        """Return the millijoules of one launch; None without a meter, or if the config fails.
-
-        Raises:
-            DeviceLostError: it broke the context.
-        """
-        subject = self._subject(candidate)
-        if isinstance(subject, Failure):
-            return None
-        energy_mj = guarded("launch", lambda: self._machine.energy(subject))
-        if isinstance(energy_mj, Failure):
-            confirm_device(self._machine, [candidate.config], energy_mj.detail)
-            return None
-        return energy_mj
-
     def _time(
         self,
         candidates: Sequence[LoadableConfig],

@@ -1,9 +1,8 @@
-"""Reads clocks, names and energy from NVIDIA's management library; `nvidia-ml-py` is optional."""
+"""Reads clocks and names from NVIDIA's management library; `nvidia-ml-py` is optional."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from asmtune.base.errors import MeasureError
 
 if TYPE_CHECKING:
-    from asmtune.measure.timing.clock import Subject
+    pass
 
 THROTTLES: Final = {
     1 << 0: "idle",
@@ -131,86 +130,3 @@ def driver_version() -> str:
         return "unknown"
     match = re.search(r"\s(\d+\.\d+(?:\.\d+)?)\s", text)
     return match.group(1) if match else "unknown"
-
-
-_BURST_S: Final = 0.005
-_PATIENCE_S: Final = 2.0
-
-
-def energy_mj(subject: Subject, seconds: float = 0.3) -> float | None:
-    """Measure the millijoules of one launch over a loop of `seconds`, plus one tick at most.
-
-    NVML's meter counts the whole board: the figure includes the GPU's idle power, its memory, and
-    what `prepare` and `finish` do around each launch. Launches follow each other with warm caches
-    and high clocks, so compare it only with other results of this function.
-
-    The meter moves some tens of times a second. The loop begins and ends with such a tick, so that
-    no part of one is lost. The subject was warmed up before; exceptions of its launch are raised.
-
-    Returns:
-        None without NVML, or if the meter is missing or does not move.
-    """
-    nvml = Nvml.current()
-    if nvml is None or nvml.read("TotalEnergyConsumption") is None:
-        return None
-    return _Meter(subject, nvml).per_launch(seconds)
-
-
-class _Meter:
-    """Launches in bursts, and reads the meter in between."""
-
-    def __init__(self, subject: Subject, nvml: Nvml) -> None:
-        self._subject = subject
-        self._nvml = nvml
-        self._launches = 1
-
-    def per_launch(self, seconds: float) -> float | None:
-        """Return millijoules a launch, between two ticks of the meter at least `seconds` apart."""
-        self._fit_burst()
-        first = self._tick()
-        if first is None:
-            return None
-        began, start_mj = time.monotonic(), first[0]
-        launches, reading_mj = 0, start_mj
-        while launches == 0 or time.monotonic() - began < seconds:
-            ticked = self._tick()
-            if ticked is None:
-                return None
-            reading_mj, more = ticked
-            launches += more
-        return (reading_mj - start_mj) / launches
-
-    def _tick(self) -> tuple[int, int] | None:
-        """Launch until the meter moves; return its reading then, and the number of launches."""
-        before, deadline = self._reading(), time.monotonic() + _PATIENCE_S
-        launches = 0
-        while time.monotonic() < deadline:
-            self._burst()
-            launches += self._launches
-            now = self._reading()
-            if now is None or before is None:
-                return None
-            if now != before:
-                return now, launches
-        return None
-
-    def _reading(self) -> int | None:
-        value = self._nvml.read("TotalEnergyConsumption")
-        return None if value is None else int(value)
-
-    def _fit_burst(self) -> None:
-        """Set the size of a burst so that it takes about five milliseconds."""
-        self._burst()
-        began = time.monotonic()
-        self._burst()
-        taken = max(time.monotonic() - began, 1e-6)
-        self._launches = max(1, int(_BURST_S / taken))
-
-    def _burst(self) -> None:
-        import torch
-
-        for _ in range(self._launches):
-            self._subject.prepare()
-            self._subject.run()
-            self._subject.finish()
-        torch.cuda.synchronize()

@@ -41,7 +41,6 @@ def bench(
     dtype: str | None = None,
     processes: int = BENCH_PROCESSES,
     label: str = "",
-    energy: bool = False,
     progress: Callable[[str], object] = str,
     settings: Settings | None = None,
 ) -> BenchRun:
@@ -56,7 +55,6 @@ def bench(
         dtype: one of the modules'; by default their first, or all of them without shapes.
         processes: number of timing processes, run one after another.
         label: a name for the run, such as a commit.
-        energy: whether to read the board's meter as well, 0.3 s a row and process.
         progress: gets lines about the run; by default nothing is done with them.
         settings: limits and folders; by default from the environment.
 
@@ -83,7 +81,7 @@ def bench(
             f"bench: no config is stored for any of it on {plan.device}; "
             "asmtune tune KERNEL finds and stores one, `asmtune cache ls` lists them"
         )
-    return time_plan(plan, processes, progress, energy=energy).run(label, plan.missed)
+    return time_plan(plan, processes, progress).run(label, plan.missed)
 
 
 def check(

@@ -28,7 +28,6 @@ Output = Annotated[
 Processes = Annotated[
     int, typer.Option(min=1, max=200, help="Number of timing processes, run one after another.")
 ]
-Energy = Annotated[bool, typer.Option("--energy", help="Read energy too, for GOPS/W: 0.3 s a row.")]
 Label = Annotated[str, typer.Option(help="What the run is called, such as a commit.")]
 
 
@@ -40,7 +39,6 @@ def bench(
     dtype: Dtype = None,
     processes: Processes = BENCH_PROCESSES,
     label: Label = "",
-    energy: Energy = False,
 ) -> None:
     """Time kernels on their stored configs on this machine's GPU, and write every sample.
 
@@ -63,7 +61,6 @@ def bench(
             dtype=dtype,
             processes=processes,
             label=label,
-            energy=energy,
             progress=lambda line: print_line(f"asmtune: {line}", err=True),
         )
     except NoGpuError as error:

@@ -135,7 +135,7 @@ def _plain(text: str) -> str:
 
 _BENCH_HEADINGS: Final = (
     *("kernel", "shape", "dtype"),
-    *("p50 us", "p90 us", "p99 us", "RSD", "samples", "GOPS", "GB/s", "GOPS/W"),
+    *("p50 us", "p90 us", "p99 us", "RSD", "samples", "GOPS", "GB/s"),
 )
 
 
@@ -160,11 +160,9 @@ def bench_table(run: BenchRun) -> Group:
     return Group(table, *(Text(line, "yellow") for line in doubts))
 
 
-def rates(row: TimedSubject) -> tuple[str, str, str]:
-    """Format billions of operations and of bytes a second, and of operations a second and watt."""
-    load, us, energy_mj = row.load, row.statistics.p50_us, row.energy_mj
+def rates(row: TimedSubject) -> tuple[str, str]:
+    """Format billions of operations and of bytes a second."""
+    load, us = row.load, row.statistics.p50_us
     if load is None:
-        return "-", "-", "-"
-    gops = load.flops / us / 1e3 if load.flops else None
-    per_watt = load.flops / energy_mj / 1e6 if energy_mj and load.flops else None
-    return number(gops), number(load.bytes / us / 1e3), number(per_watt, 2)
+        return "-", "-"
+    return number(load.flops / us / 1e3 if load.flops else None), number(load.bytes / us / 1e3)

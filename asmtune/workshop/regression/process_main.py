@@ -45,8 +45,8 @@ from asmtune.workshop.regression.run import POLICY, LaunchLoad
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Time the rows of a plan and yield messages; end early if the GPU is lost.
 
-    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, the `path` of the user's
-    modules, and `energy` if the board's meter is to be read.
+    A plan has `rows`, as `row_to_json` makes them, by number, a `seed`, and the `path` of the
+    user's modules.
     """
     import_like_parent(plan.get("path", ()))
     here = environment_here()
@@ -62,7 +62,7 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for number, row in order:
         yield {"running": number}
         try:
-            yield {"row": number, **_timed(row, target, energy=bool(plan.get("energy")))}
+            yield {"row": number, **_timed(row, target)}
         except DeviceLostError as error:
             yield {"row": number, "failure": f"fault at launch: {error.detail}"}
             return
@@ -70,10 +70,10 @@ def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"clocks": read_clocks()}
 
 
-def _timed(row: Mapping[str, Any], target: Target, *, energy: bool) -> dict[str, Any]:
+def _timed(row: Mapping[str, Any], target: Target) -> dict[str, Any]:
     def work() -> Any:
         problem, config = problem_of(row, "cuda")
-        return timed(problem, config, target, Settings.from_environment(), energy=energy)
+        return timed(problem, config, target, Settings.from_environment())
 
     try:
         outcome = guarded("launch", work)
@@ -81,18 +81,16 @@ def _timed(row: Mapping[str, Any], target: Target, *, energy: bool) -> dict[str,
         return {"failure": str(error)}
     if isinstance(outcome, Failure):
         return {"failure": str(outcome)}
-    timing, load, energy_mj = outcome
-    read = {} if energy_mj is None else {"energy_mj": energy_mj}
-    return {"samples": list(timing.samples_us), "load": encoded(load), **read}
+    timing, load = outcome
+    return {"samples": list(timing.samples_us), "load": encoded(load)}
 
 
 def timed(
-    problem: Problem, config: Config, target: Target, settings: Settings, *, energy: bool = False
-) -> tuple[Measurement, LaunchLoad, float | None] | Failure:
+    problem: Problem, config: Config, target: Target, settings: Settings
+) -> tuple[Measurement, LaunchLoad] | Failure:
     """Time a config; its output is not checked, since tuning has done so.
 
-    The problem's tensors hold what they held before. With `energy` the third is millijoules a
-    launch; None without a meter.
+    The problem's tensors hold what they held before.
 
     Raises:
         MeasureError: there is no GPU, or the config has broken the CUDA context.
@@ -110,13 +108,11 @@ def timed(
     checks = CheckOptions(check=False)
     setup = BenchSetup(lowering=lowering, effects=effects, checks=checks, policy=POLICY)
     with closing(LocalBench(setup)) as bench:
-        candidate = TimingCandidate(config, artifact)
-        ((_, outcome),) = bench.final([candidate])
+        ((_, outcome),) = bench.final([TimingCandidate(config, artifact)])
         if isinstance(outcome, Failure):
             return outcome
         counts = WorkCounts.of(work, target, problem.dtypes.values())
-        load = LaunchLoad(counts.unit, counts.flops, counts.bytes)
-        return outcome, load, bench.energy(candidate) if energy else None
+        return outcome, LaunchLoad(counts.unit, counts.flops, counts.bytes)
 
 
 def serve(lines: TextIO, out: TextIO) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from statistics import median
 from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
@@ -169,7 +168,6 @@ class Collected:
         rows: by number; a row that fails in any process is left out of the run.
         samples: microseconds of each row, one tuple a process.
         loads: operations and bytes of a launch of each row.
-        energies: millijoules of a launch of each row, where they were read.
         failures: reason in one line, by the number of the row.
         environment: where the processes run; None until the first one says so.
         processes: date and clocks of those that have ended.
@@ -178,7 +176,6 @@ class Collected:
     rows: dict[str, BenchRow]
     samples: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     loads: dict[str, LaunchLoad] = field(default_factory=dict)
-    energies: dict[str, list[float]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     environment: Environment | None = None
     processes: list[Process] = field(default_factory=list)
@@ -207,7 +204,6 @@ class Collected:
                 row.remark,
                 tuple(self.samples[number]),
                 self.loads.get(number),
-                median(self.energies[number]) if number in self.energies else None,
             )
             for number, row in self.rows.items()
             if number in self.left
@@ -254,12 +250,11 @@ class Processes:
         while self._open:
             self._end(self._open[0])
 
-    def take(self, seed: int, *, another: bool, energy: bool = False) -> None:
+    def take(self, seed: int, *, another: bool) -> None:
         """Time every row that has not failed once more, in a process of its own.
 
         A row that ends its process costs that row alone: another process times the rest. The
-        seed is of the rows' order; if `another` process comes after, it imports meanwhile. With
-        `energy` the board's meter is read as well.
+        seed is of the rows' order; if `another` process comes after, it imports meanwhile.
 
         Raises:
             MeasureError: a process cannot time anything, whatever the row.
@@ -271,7 +266,7 @@ class Processes:
             if another:
                 self._start()
             rows = {number: row_to_json(collected.rows[number]) for number in pending}
-            plan = {**_path(rows), "rows": rows, "seed": seed, "energy": energy}
+            plan = {**_path(rows), "rows": rows, "seed": seed}
             clocks = self._run_plan(child, plan, done)
             self._end(child)
         for number in collected.left:
@@ -317,8 +312,6 @@ class Processes:
             done[number] = tuple(message["samples"])
             if "load" in message:
                 self._collected.loads[number] = decoded(LaunchLoad, message["load"], "load")
-            if "energy_mj" in message:
-                self._collected.energies.setdefault(number, []).append(message["energy_mj"])
 
     def _ready(self) -> Child:
         return self._open[0] if self._open else self._start()
@@ -336,10 +329,8 @@ class Processes:
         return ""
 
 
-def time_plan(
-    plan: BenchPlan, processes: int, say: Callable[[str], object], *, energy: bool = False
-) -> Collected:
-    """Time the rows of a plan in a number of processes, and read the `energy` of launches.
+def time_plan(plan: BenchPlan, processes: int, say: Callable[[str], object]) -> Collected:
+    """Time the rows of a plan in a number of processes.
 
     `say` gets a line on each process and on each row that fails.
 
@@ -349,7 +340,7 @@ def time_plan(
     collected = Collected.of(plan.rows)
     with Processes(collected) as runner:
         for number in range(1, processes + 1):
-            runner.take(number, another=number < processes, energy=energy)
+            runner.take(number, another=number < processes)
             say(f"process {number} of {processes}: {len(collected.left)} rows")
     for place, reason in collected.failures.items():
         subject = collected.rows[place].subject

@@ -108,7 +108,6 @@ class TimedSubject:
         remark: why the record no longer holds, such as another source; empty where it does.
         samples: microseconds a launch, in the order taken, by process.
         load: operations and bytes of a launch; None in files written without.
-        energy_mj: millijoules a launch, median of the processes; None where it was not read.
     """
 
     subject: BenchSubject
@@ -117,7 +116,6 @@ class TimedSubject:
     remark: str
     samples: tuple[tuple[float, ...], ...]
     load: LaunchLoad | None = None
-    energy_mj: float | None = None
 
     @cached_property
     def statistics(self) -> SampleStatistics:

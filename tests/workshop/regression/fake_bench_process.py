@@ -41,8 +41,7 @@ def main() -> None:
         else:
             samples = [size / 100 * source.gauss(1, 0.01) for _ in range(5)]
             load = {"unit": "fp32", "flops": 2.0 * size, "bytes": 4.0 * size}
-            energy = {"energy_mj": size / 1000} if plan["energy"] else {}
-            say(row=number, samples=samples, load=load, **energy)
+            say(row=number, samples=samples, load=load)
     say(clocks={"sm_mhz": 1980})
 
 
