@@ -188,7 +188,7 @@ def test_a_field_that_is_missing_or_no_number(field: str) -> None:
 
 def test_names_of_no_target() -> None:
     """A name is answered with what exists and was meant."""
-    for name, says in (("h2000", "did you mean 'H200'?"), ("sm_90", "is an architecture")):
+    for name, says in (("h2000", "did you mean H200?"), ("sm_90", "is an architecture")):
         with pytest.raises(TargetError) as caught:
             load_target(name)
         assert says in str(caught.value)
@@ -209,7 +209,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert target.figure("l2_bytes") == Figure(99, "a probe", "measured")
     assert target.figure("tensor_flops_per_s.bf16").kind == "user"
     assert target.tensor_memory_bytes_per_sm is None
-    with pytest.raises(TargetError, match=r"no figure 'smz'; did you mean 'sms'\?"):
+    with pytest.raises(TargetError, match=r"no figure 'smz'; did you mean sms\?"):
         target.source("smz")
     hip = parse_target(json.dumps(descriptor(backend="hip", arch="gfx942")), "mine.json")
     assert load_target("MI300X").caution.endswith("never run on hardware")
@@ -227,7 +227,7 @@ def test_a_users_file(tmp_path: Path) -> None:
         ({"aliases": ["a", 1]}, r"aliases\[1\] must .*1"),
         ({"tensor_flops_per_s": {}}, "tensor_flops_per_s must"),
         ({"tensor_flops_per_s": {"bf16": 0}}, "tensor_flops_per_s.bf16 must"),
-        ({"smss": 1}, r"unknown field 'smss'; did you mean 'sms'\?"),
+        ({"smss": 1}, r"unknown field 'smss'; did you mean sms\?"),
         ({"a\nb": 1}, r"unknown field 'a\\nb'"),
         ({"sms": {"source": "s"}}, "sms has no 'value'"),
         ({"sms": {"value": 1, "note": 2}}, "sms has an unknown key 'note'"),

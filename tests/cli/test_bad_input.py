@@ -60,7 +60,7 @@ prune-report {{}}/doubled.py --timings {TIMINGS} | the report is of doubled
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
 {MATMUL} --target {{}} | cannot be read
 run --target {{}}/plain.json {{}}/plain.py | plain.json: cannot be read
-targets show H2000 | target 'H2000' is unknown; did you mean 'H200'?
+targets show H2000 | target 'H2000' is unknown; did you mean H200?
 targets show H200 --driver | --driver is of the GPU here, and 'H200' is named
 targets measure | this needs a CUDA GPU; PyTorch finds none on this machine
 {MATMUL} --dtype fp64 | matmul does not support fp64: one of fp16

@@ -10,7 +10,8 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Final
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, short
+from asmtune.base.text import did_you_mean
+from asmtune.core.hardware.model import ARCH, Figure, Target, label, short
 
 KINDS = ("specified", "measured", "derived", "driver", "architecture", "user")
 """Kinds of source of a figure."""

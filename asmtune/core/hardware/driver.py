@@ -201,24 +201,12 @@ def device_here(name: str) -> DeviceAttributes | None:
 
 @cache
 def read_attributes(index: int) -> DeviceAttributes:
-    """Ask the driver for the attributes of a CUDA device, by PyTorch's index.
-
-    What the driver's library does not tell is taken from PyTorch, as far as it knows it.
-    """
+    """Ask the driver for the attributes of a CUDA device, by PyTorch's index."""
     import torch
 
     properties = torch.cuda.get_device_properties(index)
-    known = {
-        "sms": properties.multi_processor_count,
-        "major": properties.major,
-        "minor": properties.minor,
-        "dram_bytes": properties.total_memory,
-        "l2_bytes": getattr(properties, "L2_cache_size", 0),
-        "clock_khz": getattr(properties, "clock_rate", 0),
-        "max_threads_per_sm": getattr(properties, "max_threads_per_multi_processor", 0),
-    }
-    told = {name: int(value) for name, value in known.items() if value or name in _MAY_BE_ZERO}
-    return DeviceAttributes(str(properties.name), {**told, **_asked(index)})
+    memory = {"dram_bytes": int(properties.total_memory)}
+    return DeviceAttributes(str(properties.name), {**memory, **_asked(index)})
 
 
 def _asked(index: int) -> dict[str, int]:

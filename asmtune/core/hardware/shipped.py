@@ -13,11 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from asmtune.base.errors import TargetError
-from asmtune.base.text import user_stacklevel
+from asmtune.base.text import did_you_mean, user_stacklevel
 from asmtune.core.hardware.architectures import family
 from asmtune.core.hardware.descriptor import parse_target, target_of
 from asmtune.core.hardware.driver import device_here
-from asmtune.core.hardware.model import Target, did_you_mean, label, plain, short
+from asmtune.core.hardware.model import Target, label, plain, short
 
 if TYPE_CHECKING:
     from pathlib import Path

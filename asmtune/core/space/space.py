@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from asmtune.core.config import (
     check_types,
     storable,
 )
-from asmtune.core.space.constraints import Constraint, ConstraintWarning, Predicate, planned
+from asmtune.core.space.constraints import Constraint, Predicate, planned
 
 if TYPE_CHECKING:
     from asmtune.core.space.table import SpaceTable
@@ -230,7 +229,7 @@ class Space:
         """Return the default config if it is feasible, else the first that is.
 
         Raises:
-            SpaceError: no point is feasible; says which constraint rejects most.
+            SpaceError: no point is feasible; names the constraints.
         """
         plan = self._plan(context)
         if self.default is not None:
@@ -289,22 +288,13 @@ class Space:
         return None if misfit_of(point, self.axes) else point
 
     def describe_empty(self, /, **context: Any) -> str:
-        """Name in one line constraints that no point satisfies together, and the sizes they see.
+        """Name in one line the constraints that no point satisfies together, and the sizes.
 
         Where a constraint has raised, the text ends in the first reason.
         """
         raised = [text for one in self.constraints for text in one.raised]
-        needed = self.constraints
-        for one in self.constraints:
-            others = tuple(other for other in needed if other is not one)
-            before = [*map(len, (other.raised for other in others))]
-            with warnings.catch_warnings(action="ignore", category=ConstraintWarning):
-                none = next(self._with(constraints=others).configs(**context), None) is None
-            # A predicate may rely on another that goes first.
-            if none and before == [*map(len, (other.raised for other in others))]:
-                needed = others
-        names = " and ".join(repr(one.name) for one in needed)
-        sizes = dict.fromkeys(n for one in needed for n in one.needs if n in context)
+        names = " and ".join(repr(one.name) for one in self.constraints)
+        sizes = dict.fromkeys(n for one in self.constraints for n in one.needs if n in context)
         at = " at " + ", ".join(f"{n}={context[n]}" for n in sizes) if sizes else ""
         told = f"; {raised[0]}" if raised else ""
         return (
