@@ -405,9 +405,9 @@ def test_a_folder_that_cannot_be_read_stops_no_launch(
 ) -> None:
     """A launch goes on with the shipped descriptors; a command that names a target is refused."""
     monkeypatch.setenv("ASMTUNE_TARGETS", str(own / "none"))
-    with pytest.warns(TargetWarning, match="no such folder; make it, or unset ASMTUNE_TARGETS"):
+    with pytest.warns(TargetWarning, match="No such file or directory; correct ASMTUNE_TARGETS"):
         assert match_device("NVIDIA H200") is not None
-    with pytest.raises(TargetError, match="no such folder; make it"):
+    with pytest.raises(TargetError, match="No such file or directory"):
         load_target("H200")
 
 

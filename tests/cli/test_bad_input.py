@@ -199,7 +199,7 @@ def test_a_target_file(change: Any, says: str, commands: Commands) -> None:
 @pytest.mark.parametrize(
     ("folder", "says"),
     [
-        ("{}/none", ": no such folder; make it, or unset ASMTUNE_TARGETS"),
+        ("{}/none", "cannot be read: No such file or directory; correct ASMTUNE_TARGETS"),
         ("{}/plain.py", "cannot be read: Not a directory; correct ASMTUNE_TARGETS"),
         ("{}/a\0b", "cannot be read: .*null.*; correct ASMTUNE_TARGETS"),
     ],

@@ -162,10 +162,6 @@ def _own_targets() -> _OwnTargets:
     except (OSError, ValueError) as error:
         if not settings.targets:
             return _OwnTargets({}, ())
-        if isinstance(error, FileNotFoundError):
-            return _OwnTargets(
-                {}, (), f"{where}: no such folder; make it, or unset ASMTUNE_TARGETS"
-            )
         reason = getattr(error, "strerror", None) or str(error)
         return _OwnTargets({}, (), f"{where}: cannot be read: {reason}; correct ASMTUNE_TARGETS")
     return _read_own(stamps)

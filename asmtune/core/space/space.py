@@ -16,7 +16,6 @@ from asmtune.core.config import (
     Config,
     check_option,
     check_types,
-    storable,
 )
 from asmtune.core.space.constraints import Constraint, Predicate, planned
 
@@ -270,22 +269,6 @@ class Space:
             if without_cap is None and values == uncapped:
                 without_cap = own
         return None if without_cap is None else without_cap.with_cap(config.maxnreg)
-
-    def restored(self, config: Config) -> Config | None:
-        """Return a stored config with the space's own values for their text, as of dtypes.
-
-        None if it is no point of the list or axes; constraints, which may need a shape, aside.
-        """
-        wanted = config.stored_kwargs()
-        if self._points is not None:
-            own = (point.kwargs for point in self._points if point.stored_kwargs() == wanted)
-            return next((Config(**{**vars(config), "kwargs": kwargs}) for kwargs in own), None)
-        kwargs = {
-            name: next((own for own in self.axes.get(name, ()) if storable(own) == value), value)
-            for name, value in wanted.items()
-        }
-        point = Config(**{**vars(config), "kwargs": kwargs})
-        return None if misfit_of(point, self.axes) else point
 
     def describe_empty(self, /, **context: Any) -> str:
         """Name in one line the constraints that no point satisfies together, and the sizes.
