@@ -146,17 +146,6 @@ def test_a_launch_whose_hook_moves_memory_is_not_planned(
     assert len(planned) == plans
 
 
-def test_winner_is_stored_and_found_by_the_next_process(bench: Bench, tmp_path: Path) -> None:
-    """What one decorator tuned, another one finds in the store's file and does not tune."""
-    x = tensor()
-    tuned()[(4,)](x, x, 8)
-    assert (tmp_path / "store.sqlite").is_file()
-    bench.winner = DEFAULT
-    tuned()[(4,)](x, x, n=8)
-    assert len(bench.tuned) == 1
-    assert [launch["BLOCK"] for launch in bench.launches] == [128, 128]
-
-
 def test_record_put_into_the_store_is_launched(bench: Bench, tmp_path: Path) -> None:
     """A record that still holds is a hit; with another source, or space, it is tuned anew."""
     x, space = tensor(), Space(AXES, default=DEFAULT)
@@ -201,15 +190,6 @@ def test_what_makes_another_key(bench: Bench, launch: Callable[[AsmAutotuner], A
     kernel[(4,)](x_ptr=tensor(dtype=torch.float16), y_ptr=tensor(dtype=torch.float32), n=8)
     launch(kernel)
     assert len(kernel.cache) == len(bench.tuned) == 3
-
-
-def test_what_makes_no_other_key(bench: Bench) -> None:
-    """Sizes and values outside the key, and keywords for positions, change nothing."""
-    kernel = tuned()
-    kernel[(4,)](tensor(), tensor(), 8)
-    kernel[(9,)](tensor(64), tensor(32), 8, 3.0)
-    kernel[(4,)](x_ptr=tensor(), y_ptr=tensor(), n=8, factor=2.0)
-    assert len(bench.tuned) == 1
 
 
 def test_dtypes_of_views_are_part_of_the_key(bench: Bench) -> None:
@@ -271,15 +251,6 @@ def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
         assert bench.launches[-1]["maxnreg"] == 168
         assert [values["maxnreg"] for values in hooked] == [168] * calls
     assert len(bench.tuned) == 1
-
-
-def test_tiles_are_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found without a persistent kernel's tiles is no answer with them."""
-    for tiles, tunings in ((False, 1), (True, 2), (True, 2)):
-        tuned(search_held_tiles=tiles)[(4,)](tensor(), tensor(), 8)
-        assert len(bench.tuned) == tunings
-        assert bench.options is not None
-        assert bench.options.search_held_tiles is tiles
 
 
 def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:

@@ -94,16 +94,9 @@ def test_detail_is_the_essence() -> None:
 def test_ptxas_tells_what_it_refuses_first() -> None:
     """Without a fatal line but its last, ptxas's first error comes before what Triton says."""
     error = "ptxas /tmp/x.ptx, line 99; error   : Feature '.gather4' requires .target sm_100"
-    found = failure(
-        "cubin",
-        INTERNAL(
-            f"PTXAS error: Internal\n`ptxas` stderr:\n{error}\n"
-            "ptxas fatal   : Ptx assembly aborted due to errors\n"
-        ),
-    )
-    assert str(found) == (
-        "ptxas at cubin: ptxas at line 99 of the PTX: Feature '.gather4' requires .target sm_100"
-    )
+    last = "ptxas fatal   : Ptx assembly aborted due to errors"
+    found = failure("cubin", INTERNAL(f"PTXAS error: Internal\n`ptxas` stderr:\n{error}\n{last}\n"))
+    assert "line 99 of the PTX: Feature '.gather4' requires" in str(found)
     assert error in found.detail.splitlines()
 
 

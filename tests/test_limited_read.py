@@ -53,16 +53,6 @@ def test_a_device_without_an_end(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["target.json", "rules"])
-def test_a_small_file_that_is_large(name: str, tmp_path: Path) -> None:
-    """Descriptors and rules are refused from a byte over 1 MiB on, with both sizes."""
-    path = tmp_path / name
-    path.write_bytes(b"#" * (MIB + 1))
-    message = "too large: 1,048,577 bytes, and at most 1,048,576 are read"
-    with pytest.raises(InputError, match=message):
-        READERS[name](path)
-
-
 def test_a_file_of_the_limit(tmp_path: Path) -> None:
     """A file may hold as many bytes as the limit; its size is not taken from the file system."""
     path = tmp_path / "file"

@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -224,15 +223,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
     run = read_trace(path)
     assert [batch.number for batch in run.batches] == [0, 1]
     assert run.notes == ()
-
-
-def test_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that takes a few bytes at a time gets the whole line all the same."""
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
-    path = write_run(tmp_path).path
-    assert path is not None
-    assert read_trace(path).ending == ENDING
 
 
 def test_no_folder(tmp_path: Path) -> None:
@@ -473,14 +463,3 @@ def test_what_json_lacks(tmp_path: Path) -> None:
     empty = Ending(None, None, None, "nothing runs", {}, 0, 0)
     assert decoded(Ending, json.loads(json.dumps(encoded(empty))), "here") == empty
     assert empty.speedup is None
-
-
-def test_after_the_end(tmp_path: Path) -> None:
-    """What is written after the end is dropped, without a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        writer = write_run(tmp_path)
-        writer.note("late")
-        writer.close()
-    assert writer.path is not None
-    assert "late" not in writer.path.read_text()

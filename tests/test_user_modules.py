@@ -108,16 +108,6 @@ def test_neighbours_of_one_name(tmp_path: Path) -> None:
     assert blocks == [64, 128]
 
 
-def test_a_neighbour_is_one_module(tmp_path: Path) -> None:
-    """Two files of a folder share a neighbour, as two modules of a program do."""
-    write(tmp_path, "common.py", KERNEL.format(name="shared"))
-    functions = []
-    for name in ("one.py", "two.py"):
-        write(tmp_path, name, "from common import shared\n")
-        functions.append(load_function(f"{tmp_path / name}:shared"))
-    assert functions[0] is functions[1]
-
-
 def test_paths_that_the_file_adds(tmp_path: Path) -> None:
     """A file that puts another folder on the path finds it there, and leaves the path as it was."""
     write(tmp_path, "lib/far.py", "BLOCKS = (64, 256)\n")

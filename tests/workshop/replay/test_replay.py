@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from asmtune.base.errors import InputError, OracleError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import Oracle, Row, Task, load_oracle
+from asmtune.core.oracle import Row, Task, load_oracle
 from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
@@ -251,29 +250,6 @@ def test_a_shape_that_the_module_does_not_know(
     with pytest.raises(InputError, match=r"barriers rows=3: KeyError: 'n'") as caught:
         replay(oracle, DATA / "kernels", funnel, [make_scorer("weights")])
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.slow
-def test_recorded_softmax(funnel: Funnel) -> None:
-    """A quarter of two recorded tasks: all configs compile, and the shares are in order."""
-    if not (RECORDED / "h200.json.gz").is_file():
-        pytest.skip(f"no recorded timings at {RECORDED}")
-    recorded = load_oracle(RECORDED / "h200.json.gz")
-    shapes = [{"rows": 64, "cols": 128}, {"rows": 16, "cols": 8192}]
-    tasks = tuple(
-        replace(task, rows=task.rows[::4])
-        for task in recorded.tasks
-        if task.kernel == "softmax" and task.shape in shapes
-    )
-    oracle = Oracle(recorded.device, tasks)
-    scorers = [make_scorer("weights"), make_scorer("chance")]
-    report = replay(oracle, RECORDED / "kernels", funnel, scorers)
-    rows = sum(len(task.rows) for task in tasks)
-    assert report.agreement.failures == {("runs", "runs"): rows}
-    for result in report.scorers:
-        summary = result.summary()
-        assert 0 < summary["worst_top10"] <= summary["top10"] <= 1
-        assert summary["top1"] <= summary["top5"] <= summary["top10"]
 
 
 def test_recorded_configs_get_their_hooks_back() -> None:

@@ -104,13 +104,6 @@ def test_what_is_under_the_roofs() -> None:
     assert (9.895e14 / 4.8e12, 9.895e14) in drawn_at
 
 
-@pytest.mark.slow
-def test_awkward_names() -> None:
-    """Names with dollars, tags and ampersands come out as they are, not as formulas or tags."""
-    name = r"a$x_1$<b>&\frac"
-    assert f"{name} ~1.75x" in texts(draw(chart([entry(name, product(), (350.0, 200.0))]), "svg"))
-
-
 def test_guesses_are_marked() -> None:
     """A launch whose loop only memory ends has a question mark, which the title explains."""
     counts = replace(product(), assumed=("line 3: scf.for: loaded from memory; 16 trips",))
