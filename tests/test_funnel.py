@@ -15,7 +15,6 @@ from asmtune.base.errors import CompileError, InputError, ProblemError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import PruneReport, Selection
@@ -26,7 +25,6 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import (
     one_pointer,
-    product_problem,
     refused,
     refused_by_size,
     scale_problem,
@@ -250,23 +248,6 @@ def test_nothing_can_run(
     assert says in str(caught.value)
     assert str(caught.value).count("not_defined is not defined") <= 1
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("name", ["A100", "RTX4090", "H200", "B200"])
-def test_targets(name: str, settings: Settings) -> None:
-    """Each target judges by its own limits: what a program of it may have in shared memory."""
-    machine = load_target(name)
-    axes = {"BLOCK_M": (128,), "BLOCK_N": (128,), "BLOCK_K": (64,), "num_stages": (2, 3, 5, 8)}
-    funnel = Funnel(machine, make_scorer("weights"), settings)
-    report = funnel.prune(product_problem(), Space({**axes, "num_warps": (8,)}))
-    check_sums(report, 4)
-    for verdict in report.verdicts:
-        assert verdict.features is not None
-        fits = verdict.features["shared_bytes"] <= machine.shared_bytes_per_block
-        assert verdict.dropped_at == (None if fits else "rules")
-        assert fits or verdict.reasons[0].rule == "shared_memory"
-    assert {verdict.kept for verdict in report.verdicts} == {True, False}
 
 
 def test_progress(funnel: Funnel) -> None:

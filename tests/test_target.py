@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -321,22 +320,6 @@ def test_import_is_light() -> None:
     code = "import sys, asmtune.core.hardware.shipped; "
     code += f"print([m for m in {heavy} if m in sys.modules])"
     assert run_python(code, PACKAGE.parent) == "[]"
-
-
-def test_loads_from_a_zip_file(tmp_path: Path) -> None:
-    """Descriptors are found inside an archive as well as in a folder."""
-    archive = tmp_path / "asmtune.zip"
-    with zipfile.ZipFile(archive, "w") as z:
-        z.writestr("asmtune/__init__.py", "")
-        hardware = PACKAGE / "core" / "hardware"
-        modules = [PACKAGE / "core" / "__init__.py", *hardware.rglob("*.py")]
-        for path in [*modules, *(PACKAGE / "base").glob("*.py"), *hardware.rglob("*.json")]:
-            z.write(path, f"asmtune/{path.relative_to(PACKAGE)}")
-    code = "from asmtune.core.hardware import shipped as t; "
-    code += "print(t.load_target('h200').sms, t.__file__)"
-    sms, where = run_python(code, archive).split(maxsplit=1)
-    assert sms == "132"
-    assert ".zip" in where
 
 
 def written(folder: Path, **files: dict[str, Any] | str) -> Path:

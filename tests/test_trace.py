@@ -26,7 +26,15 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.trace import run as places
 from asmtune.store.trace.reader import decoded, encoded, read_summary, read_trace
-from asmtune.store.trace.run import Ending, Timing, TracedRun, find_run, names_run, run_files
+from asmtune.store.trace.run import (
+    Ending,
+    InitialRanking,
+    Timing,
+    TracedRun,
+    find_run,
+    names_run,
+    run_files,
+)
 from asmtune.store.trace.writer import MOST_RANKED, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,
@@ -315,18 +323,23 @@ def test_a_space_of_ten_thousand(tmp_path: Path) -> None:
     """Of 10,368 configs the best and the default are kept, and how many were left out is told."""
     every = [Config({"BLOCK_M": number, "BLOCK_N": 64, "BLOCK_K": 64}) for number in range(10368)]
     verdicts = [Verdict(c, True, score=float(n), predicted_us=3.5) for n, c in enumerate(every)]
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(verdicts, default=every[0])
+    ranking = ranked(tmp_path, verdicts, every[0])
+    assert (ranking.count, len(ranking.configs)) == (10368, MOST_RANKED + 1)
+    assert ranking.left_out == 10368 - MOST_RANKED - 1
+    assert ranking.configs[0].config == every[-1]
+    assert (ranking.configs[-1].config, ranking.configs[-1].rank) == (every[0], 10368)
+
+
+def ranked(folder: Path, verdicts: list[Verdict], default: Config | None = None) -> InitialRanking:
+    """Write a ranking, and read it."""
+    writer = TraceWriter(folder, HEADER)
+    writer.ranking(verdicts, default=default)
     writer.close()
     assert writer.path is not None
     assert writer.path.stat().st_size < 60_000
     ranking = read_trace(writer.path).ranking
     assert ranking is not None
-    assert ranking.count == 10368
-    assert len(ranking.configs) == MOST_RANKED + 1
-    assert ranking.left_out == 10368 - MOST_RANKED - 1
-    assert ranking.configs[0].config == every[-1]
-    assert (ranking.configs[-1].config, ranking.configs[-1].rank) == (every[0], 10368)
+    return ranking
 
 
 def test_ranks_go_before_scores(tmp_path: Path) -> None:
@@ -337,29 +350,15 @@ def test_ranks_go_before_scores(tmp_path: Path) -> None:
         Verdict(DEFAULT, False, "sketch", rank=2, score=5.0),
         Verdict(TOO_MANY, False, "rules"),
     ]
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(verdicts)
-    writer.close()
-    assert writer.path is not None
-    ranking = read_trace(writer.path).ranking
-    assert ranking is not None
+    ranking = ranked(tmp_path, verdicts)
     assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (DEFAULT, 2), (SLOW, 3)]
     assert {(d.stage, d.count) for d in ranking.dropped} == {("sketch", 1), ("rules", 1)}
 
 
 def test_predicted_times_rank_where_nothing_else_does(tmp_path: Path) -> None:
     """Without rank or score the faster prediction comes first; what has none is left out."""
-    verdicts = [
-        Verdict(SLOW, True, predicted_us=9.0),
-        Verdict(FAST, True, predicted_us=1.0),
-        Verdict(DEFAULT, True),
-    ]
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(verdicts)
-    writer.close()
-    assert writer.path is not None
-    ranking = read_trace(writer.path).ranking
-    assert ranking is not None
+    verdicts = [Verdict(SLOW, True, predicted_us=9.0), Verdict(FAST, True, predicted_us=1.0)]
+    ranking = ranked(tmp_path, [*verdicts, Verdict(DEFAULT, True)])
     assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (SLOW, 2)]
     assert ranking.left_out == 1
 
