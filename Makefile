@@ -33,7 +33,7 @@ $(VENV)/.installed-docs: requirements/docs.txt $(VENV)/.installed-dev
 	$(LOCKED) $<
 	touch $@
 
-# What `make test` skips tests for want of: a browser's driver, figures, notebooks.
+# What `make test` skips tests for want of: a browser's driver, figures.
 $(VENV)/.installed-all: requirements/all.txt $(VENV)/.installed-docs
 	$(LOCKED) $<
 	touch $@

@@ -43,12 +43,6 @@ def test_one_line(parts: tuple[str, ...], place: str, tmp_path: Path) -> None:
     assert "to another place; " in line
 
 
-def test_folders_that_cannot_be_made() -> None:
-    """The system's own word is told where no folder can be made."""
-    (line,) = warned(Settings(cache_dir=Path("/proc/asmtune-tests")), *PARTS)
-    assert "No such file or directory; make it and its folder readable and writable" in line
-
-
 def test_faults_of_their_own(tmp_path: Path) -> None:
     """In a folder that can be written, each part that cannot is told."""
     for name in ("artifacts", "runs"):

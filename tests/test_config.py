@@ -82,12 +82,12 @@ def test_every_field_tells_configs_apart() -> None:
     assert DISTINCT[0] != "A=1 num_warps=4 num_stages=3"
 
 
-@pytest.mark.parametrize("config", DISTINCT, ids=str)
-def test_attributes_are_those_of_triton(config: Config) -> None:
+def test_attributes_are_those_of_triton() -> None:
     """`vars`, which Triton's autotuner writes to disk, holds what `triton.Config` holds."""
-    assert hash(config) is not None
-    assert vars(config) == vars(same_in_triton(config))
-    assert config.all_kwargs() == same_in_triton(config).all_kwargs()
+    for config in DISTINCT:
+        assert hash(config) is not None
+        assert vars(config) == vars(same_in_triton(config))
+        assert config.all_kwargs() == same_in_triton(config).all_kwargs()
 
 
 def test_defaults_are_those_of_triton() -> None:
@@ -136,7 +136,6 @@ def test_of_takes_what_means_a_config() -> None:
     "theirs",
     [
         triton.Config({"BLOCK": 64, "num_stages": 4, "num_warps": 8}),
-        triton.Config({"BLOCK": 64, "num_stages": 2}, num_warps=8),
         triton.Config({"BLOCK": 64, "maxnreg": 128, "num_ctas": 2}, num_stages=4),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,21 +27,6 @@ def test_artifacts_are_kept_for_each_version_of_the_code(
     assert conftest.kept_folder() == first
     (tmp_path / "asmtune/compile/lower.py").write_text("b")
     assert conftest.kept_folder() != first
-
-
-def test_kept_folders_are_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last three versions stay, and a Triton cache beyond its limit goes."""
-    monkeypatch.setattr(conftest, "KEPT", tmp_path)
-    monkeypatch.setattr(conftest, "MOST_TRITON_BYTES", 10)
-    for age in range(5):
-        (tmp_path / f"{age}" / "triton").mkdir(parents=True)
-        (tmp_path / f"{age}" / "triton" / "kernel").write_bytes(b"x" * (20 if age == 1 else 5))
-        os.utime(tmp_path / f"{age}", (1000 - age, 1000 - age))
-    conftest.pytest_configure(SimpleNamespace(workerinput={}))  # type: ignore[arg-type]
-    assert len(list(tmp_path.iterdir())) == 5
-    conftest.pytest_configure(SimpleNamespace())  # type: ignore[arg-type]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
-    assert [(tmp_path / name / "triton").exists() for name in "012"] == [True, False, True]
 
 
 class Item:

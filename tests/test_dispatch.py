@@ -30,13 +30,10 @@ from asmtune.runtime import autotuner, choosing
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoreWarning
-from asmtune.store.sqlite_file import APPLICATION_ID
 from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult, provenance
 from asmtune.tuning.session import Session
-from asmtune.tuning.unranked import UnrankedSession
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
 DEFAULT = Config({"BLOCK": 64})
@@ -149,17 +146,6 @@ def test_a_launch_whose_hook_moves_memory_is_not_planned(
     assert len(planned) == plans
 
 
-def test_winner_is_stored_and_found_by_the_next_process(bench: Bench, tmp_path: Path) -> None:
-    """What one decorator tuned, another one finds in the store's file and does not tune."""
-    x = tensor()
-    tuned()[(4,)](x, x, 8)
-    assert (tmp_path / "store.sqlite").is_file()
-    bench.winner = DEFAULT
-    tuned()[(4,)](x, x, n=8)
-    assert len(bench.tuned) == 1
-    assert [launch["BLOCK"] for launch in bench.launches] == [128, 128]
-
-
 def test_record_put_into_the_store_is_launched(bench: Bench, tmp_path: Path) -> None:
     """A record that still holds is a hit; with another source, or space, it is tuned anew."""
     x, space = tensor(), Space(AXES, default=DEFAULT)
@@ -204,15 +190,6 @@ def test_what_makes_another_key(bench: Bench, launch: Callable[[AsmAutotuner], A
     kernel[(4,)](x_ptr=tensor(dtype=torch.float16), y_ptr=tensor(dtype=torch.float32), n=8)
     launch(kernel)
     assert len(kernel.cache) == len(bench.tuned) == 3
-
-
-def test_what_makes_no_other_key(bench: Bench) -> None:
-    """Sizes and values outside the key, and keywords for positions, change nothing."""
-    kernel = tuned()
-    kernel[(4,)](tensor(), tensor(), 8)
-    kernel[(9,)](tensor(64), tensor(32), 8, 3.0)
-    kernel[(4,)](x_ptr=tensor(), y_ptr=tensor(), n=8, factor=2.0)
-    assert len(bench.tuned) == 1
 
 
 def test_dtypes_of_views_are_part_of_the_key(bench: Bench) -> None:
@@ -276,15 +253,6 @@ def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
     assert len(bench.tuned) == 1
 
 
-def test_tiles_are_searched_anew(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found without a persistent kernel's tiles is no answer with them."""
-    for tiles, tunings in ((False, 1), (True, 2), (True, 2)):
-        tuned(search_held_tiles=tiles)[(4,)](tensor(), tensor(), 8)
-        assert len(bench.tuned) == tunings
-        assert bench.options is not None
-        assert bench.options.search_held_tiles is tiles
-
-
 def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
     """`@triton.heuristics` between decorator and kernel sees the config's values."""
     inner = triton.heuristics({"factor": lambda values: values["BLOCK"] / 4})(add)
@@ -293,28 +261,6 @@ def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
     )
     assert bench.launches[-1]["factor"] == 32
     assert bench.tuned[0].kernel.endswith(".add")
-
-
-def test_damaged_store_is_set_aside(bench: Bench, tmp_path: Path) -> None:
-    """A damaged store costs one warning; the launch works and a new store holds it."""
-    mark = APPLICATION_ID.to_bytes(4, "big")
-    (tmp_path / "store.sqlite").write_bytes(bytes(68) + mark + bytes(range(256)) * 16)
-    with pytest.warns(StoreWarning, match="set aside"):
-        tuned()[(4,)](tensor(), tensor(), 8)
-    tuned()[(4,)](tensor(), tensor(), 8)
-    assert len(bench.tuned) == 1
-    assert list(tmp_path.glob("store.sqlite.corrupt-*"))
-
-
-def test_store_that_cannot_be_made(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where no store can be made, tuning goes on without it, with one warning."""
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.warns(UserWarning, match="going on without the store"):
-        tuned()[(4,)](tensor(), tensor(), 8)
-    assert bench.launches[-1]["BLOCK"] == 128
 
 
 def test_winner_that_cannot_be_stored(bench: Bench) -> None:
@@ -343,14 +289,6 @@ def test_failed_tuning_is_told_and_tried_again(
     assert len(bench.tuned) == len(bench.launches) == 1
 
 
-def test_choices_reach_the_session(bench: Bench) -> None:
-    """How hard to search and how to check are told to the tuner as the decorator has them."""
-    tuned(effort="quick", isolate=True, restore_value=["x_ptr"])[(4,)](tensor(), tensor(), 8)
-    assert bench.options is not None
-    assert (bench.options.effort.name, bench.options.isolate) == ("quick", True)
-    assert bench.options.checks.restore_value == ("x_ptr",)
-
-
 def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that launch one new key together wait for one tuning."""
 
@@ -369,15 +307,6 @@ def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         thread.join()
     assert len(bench.tuned) == 1
     assert [made["BLOCK"] for made in bench.launches] == [128] * 4
-
-
-def test_device_without_a_target(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU that nothing is known of, a launch is tuned without ranking."""
-    monkeypatch.setattr(tuner, "match_device", lambda _: None)
-    monkeypatch.setattr(UnrankedSession, "run", lambda _, request: bench.tune(request))
-    tuned()[(4,)](tensor(), tensor(), 8)
-    assert [key.device for key in bench.tuned] == [DEVICE]
-    assert [launch["BLOCK"] for launch in bench.launches] == [128]
 
 
 def test_space_is_made_on_first_use(bench: Bench) -> None:

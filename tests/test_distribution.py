@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import tomllib
 import venv
 import zipfile
@@ -251,19 +250,3 @@ def test_readme_of_a_release_has_absolute_links() -> None:
     assert pictures
     assert all(link.startswith("https://example.org/asmtune/raw/HEAD/docs/") for link in pictures)
     assert "example.org" not in texts[""]
-
-
-@pytest.mark.slow
-def test_a_source_distribution_has_all_files(tmp_path: Path) -> None:
-    """A wheel can be built from the source distribution: it has every file of the package."""
-    source = copied(tmp_path)
-    code = "import setuptools.build_meta as b, sys; b.build_sdist(sys.argv[1])"
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=300)
-    (path,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(path) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    listed = ["git", "ls-files", "asmtune", "kernels", "cache"]
-    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    missing = [file for file in files.splitlines() if file not in names and file[-3:] != ".md"]
-    assert missing == []

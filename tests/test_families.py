@@ -1,4 +1,4 @@
-"""The kernels that scores are learnt from: they compile for an H200, and compute what they say."""
+"""Kernels that scores are learnt from and judged on: they compile, and compute what they say."""
 
 from __future__ import annotations
 
@@ -104,9 +104,19 @@ SMALL: Mapping[str, Mapping[str, int]] = {
 """Shapes small enough for the interpreter, ragged where the kernel allows it."""
 
 
-def family(name: str) -> ModuleType:
-    """A kernel module by its name."""
-    return importlib.import_module(f"benchmarks.corpus.families.{name}")
+CORPUS = ROOT / "benchmarks" / "corpus"
+MODULES = [
+    f"{folder}.{found.name}"
+    for folder in ("families", "kinds")
+    for found in pkgutil.iter_modules([str(CORPUS / folder)])
+    if not found.name.startswith("_")
+]
+"""Kernels that scores are learnt from, and kinds of kernels that they are judged on."""
+
+
+def corpus(name: str) -> ModuleType:
+    """A kernel module by its folder and name."""
+    return importlib.import_module(f"benchmarks.corpus.{name}")
 
 
 class Bounded:
@@ -159,7 +169,8 @@ def bounded_memory(values: Iterable[Any]) -> Iterator[None]:
 
 def interpreted_error(name: str) -> float:
     """Error relative to the reference, of a config from the middle of the space."""
-    return interpreted_module(family(name), SMALL[name])
+    module = corpus(name)
+    return interpreted_module(module, SMALL.get(name.partition(".")[2]) or module.SMALL)
 
 
 def interpreted_module(module: ModuleType, shape: Mapping[str, int]) -> float:
@@ -185,27 +196,27 @@ def interpreted_module(module: ModuleType, shape: Mapping[str, int]) -> float:
 
 
 def test_every_family_is_tried() -> None:
-    """The small shapes name all modules of the package."""
-    names = {
-        m.name for m in pkgutil.iter_modules([str(ROOT / "benchmarks" / "corpus" / "families")])
-    }
-    assert set(SMALL) == {name for name in names if not name.startswith("_")}
+    """The small shapes name all families, and a kernel that scores are fitted to judges none."""
+    names = [name.partition(".")[2] for name in MODULES]
+    assert len(set(names)) == len(names)
+    assert set(SMALL) == {n.partition(".")[2] for n in MODULES if n.startswith("families.")}
 
 
 @pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("name", SMALL)
-def test_family_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
+@pytest.mark.parametrize("name", MODULES)
+def test_kernel_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
     """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""
     assert interpreter.call("tests.test_families:interpreted_error", name) < 5e-3
 
 
-@pytest.mark.parametrize("name", SMALL)
-def test_family_fits_its_measurement(name: str) -> None:
-    """Every shape has 60 to 300 configs and tensors of less than 1 GB in all."""
-    module = from_python_module(family(name))
+@pytest.mark.parametrize("name", MODULES)
+def test_kernel_fits_its_measurement(name: str) -> None:
+    """Every shape has 60 to 300 configs, of kinds 20, and tensors of less than 1 GB in all."""
+    module = from_python_module(corpus(name))
+    least = 20 if name.startswith("kinds.") else 60
     for shape in module.shapes:
         module.check_shape(shape)
-        assert 60 <= len(list(module.space().configs(**shape))) <= 300
+        assert least <= len(list(module.space().configs(**shape))) <= 300
         arguments = module.problem(shape, module.dtypes[0], "meta").arguments.values()
         # A tensor descriptor has its tensor as `base`.
         tensors = [v.base if hasattr(v, "block_shape") else v for v in arguments]
@@ -213,10 +224,10 @@ def test_family_fits_its_measurement(name: str) -> None:
 
 
 @pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("name", SMALL)
-def test_family_compiles_for_h200(name: str, settings: Settings) -> None:
+@pytest.mark.parametrize("name", MODULES)
+def test_kernel_compiles_for_h200(name: str, settings: Settings) -> None:
     """A config from the middle of each space compiles on the last shape, on the first to TTGIR."""
-    module = from_python_module(family(name))
+    module = from_python_module(corpus(name))
     for shape, compiled in ((module.shapes[0], sketch_one), (module.shapes[-1], compile_one)):
         problem = module.problem(shape, module.dtypes[-1], "meta")
         configs = list(module.space().configs(**shape))

@@ -11,11 +11,10 @@ from unittest.mock import Mock, call
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError, InputError, ProblemError, SpaceError
+from asmtune.base.errors import CompileError, InputError, ProblemError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import PruneReport, Selection
@@ -26,7 +25,6 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from tests.sample_kernels import (
     one_pointer,
-    product_problem,
     refused,
     refused_by_size,
     scale_problem,
@@ -206,13 +204,6 @@ def test_ties_are_level_or_few(funnel: Funnel) -> None:
     assert len(tiles_kept(funnel, Given("roofline", flat), Keep(5))) == 7
 
 
-def test_ties_keep_the_order_of_the_space(funnel: Funnel) -> None:
-    """Of equal scores the first generated comes first."""
-    space = Space({"BLOCK": (256,), "num_warps": (8, 1, 4, 2)})
-    report = replace(funnel, keep=None).prune(scale_problem(), space)
-    assert [verdict.config.num_warps for verdict in report.kept] == [8, 1, 4, 2]
-
-
 def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     """Where the default fails, the report goes on without it and says so."""
     space = Space({"BLOCK": (100, 128)}, default=Config({"BLOCK": 100}))
@@ -257,37 +248,6 @@ def test_nothing_can_run(
     assert says in str(caught.value)
     assert str(caught.value).count("not_defined is not defined") <= 1
     assert "\n" not in str(caught.value)
-
-
-def test_no_feasible_point(funnel: Funnel) -> None:
-    """A space whose constraints leave nothing is refused, also if it has a default."""
-    for default in (None, Config({"BLOCK": 64})):
-        space = Space({"BLOCK": (64, 128)}, default=default).where("never", lambda BLOCK: BLOCK < 0)
-        with pytest.raises(SpaceError, match="no feasible point among 2: none has 'never'"):
-            funnel.prune(scale_problem(), space)
-
-
-def test_configs_that_do_not_fit(funnel: Funnel) -> None:
-    """A space that leaves a parameter without a value is the user's mistake, not a failure."""
-    with pytest.raises(ProblemError, match="no value for BLOCK"):
-        funnel.prune(scale_problem(), Space({"num_warps": (4,)}))
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("name", ["A100", "RTX4090", "H200", "B200"])
-def test_targets(name: str, settings: Settings) -> None:
-    """Each target judges by its own limits: what a program of it may have in shared memory."""
-    machine = load_target(name)
-    axes = {"BLOCK_M": (128,), "BLOCK_N": (128,), "BLOCK_K": (64,), "num_stages": (2, 3, 5, 8)}
-    funnel = Funnel(machine, make_scorer("weights"), settings)
-    report = funnel.prune(product_problem(), Space({**axes, "num_warps": (8,)}))
-    check_sums(report, 4)
-    for verdict in report.verdicts:
-        assert verdict.features is not None
-        fits = verdict.features["shared_bytes"] <= machine.shared_bytes_per_block
-        assert verdict.dropped_at == (None if fits else "rules")
-        assert fits or verdict.reasons[0].rule == "shared_memory"
-    assert {verdict.kept for verdict in report.verdicts} == {True, False}
 
 
 def test_progress(funnel: Funnel) -> None:

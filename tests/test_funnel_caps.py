@@ -97,7 +97,6 @@ def test_each_cap_makes_room(name: str, warps: int, registers: int, shared: int)
     [
         (4, 168, 100_000, 1 << 20),  # shared memory allows no third
         (4, 168, 0, 3 * 132),  # the launch fills the machine once
-        (32, 64, 0, 1 << 20),  # warps allow no more than two, registers one; 0.5 of them
         (1, 32, 0, 1 << 20),  # every block is in use
     ],
 )

@@ -191,7 +191,6 @@ def test_a_default_that_the_front_end_refuses(search: Search) -> None:
     ("family", "place", "reason"),
     [
         ("gru_scan", 1, "carries state"),
-        ("ssm_scan", 1, "carries state"),
         ("rnn_dot", 1, "multiplies the state"),
         *((family, 0, "") for family in ("matmul_persistent", "matmul_streamk", "matmul_grouped")),
         *((family, 1, "") for family in ("attention_causal", "softmax_online", "welford")),

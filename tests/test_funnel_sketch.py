@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,6 @@ from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.triton_api.compiler import Toolchain
 from asmtune.workshop.replay.measured_error import RankedTask, error_table
 from tests.sample_kernels import product_problem, scale_problem
 
@@ -93,22 +91,6 @@ def test_what_is_compiled(funnel: Funnel) -> None:
     assert "sketch" in report.seconds
     places = [verdict.dropped_at for verdict in report.verdicts]
     assert places == [None] * 3 + ["sketch"] * 7 + ["compile"] * 2
-
-
-def test_one_front_end(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is compiled after its sketch does not walk the kernel's source again."""
-    walked: Counter[str] = Counter()
-    front_end = Toolchain.front_end
-
-    def counted(self: Toolchain, specialised: Any) -> Any:
-        walked["now"] += 1
-        return front_end(self, specialised)
-
-    monkeypatch.setattr(Toolchain, "front_end", counted)
-    replace(funnel, compile=None).prune(scale_problem(), BLOCKS)
-    whole = walked.pop("now")
-    funnel.prune(scale_problem(), BLOCKS)
-    assert walked["now"] == whole
 
 
 def test_the_prediction_is_of_the_sketch(target: Target, settings: Settings) -> None:

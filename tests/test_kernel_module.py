@@ -157,10 +157,7 @@ def test_interrupted_import_leaves_no_module(tmp_path: Path) -> None:
     ("reference", "message"),
     [
         ("matmull", r"unknown kernel 'matmull': the kernels are .*matmul.*; did you mean matmul\?"),
-        ("", "unknown kernel ''"),
-        (".matmul", "unknown kernel '.matmul'"),
         ("__main__", "unknown kernel '__main__'"),
-        ("__main__.kernel", "unknown kernel '__main__.kernel'"),
         ("nowhere/kernel.py", "kernel file nowhere/kernel.py: no such file"),
         ("json.nothing", "json.nothing: ModuleNotFoundError: No module named 'json.nothing'"),
         ("json.decoder", "kernel module decoder defines no 'kernel'"),
@@ -199,33 +196,12 @@ def test_single_functions(tmp_path: Path) -> None:
     assert load_function("asmtune.kernels.tiled_matmul:kernel").arg_names[:2] == ["a_ptr", "b_ptr"]
 
 
-LAZY = """
-class Lazy:
-    def __getattr__(self, name):
-        return Lazy()
-
-class Missing:
-    def __getattr__(self, name):
-        raise ImportError("no such package")
-
-lazy, missing = Lazy(), Missing()
-"""
-"""Stand-ins of packages that load on first use, as module-level names."""
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("kernal", "defines no 'kernal'; did you mean kernel?"),
-        ("SHAPES", "is not a Triton kernel"),
-        ("lazy", "is not a Triton kernel"),
-    ],
-)
-def test_names_that_are_no_function(tmp_path: Path, name: str, message: str) -> None:
+def test_names_that_are_no_function(tmp_path: Path) -> None:
     """A name that is not there, or is no function, is refused."""
-    with pytest.raises(ProblemError) as caught:
-        load_function(f"{write(tmp_path, TUNED + LAZY)}:{name}")
-    assert message in str(caught.value)
+    path = write(tmp_path, TUNED)
+    for name, message in (("kernal", "did you mean kernel"), ("SHAPES", "is not a Triton kernel")):
+        with pytest.raises(ProblemError, match=message):
+            load_function(f"{path}:{name}")
 
 
 def test_the_space_of_a_decorated_kernel(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.base.limited_read import MIB, inflated, read_limited, read_limited_text, unzipped
+from asmtune.base.limited_read import MIB, inflated, read_limited, unzipped
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
 from asmtune.core.ir_overrides import Override
@@ -53,16 +53,6 @@ def test_a_device_without_an_end(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["target.json", "rules"])
-def test_a_small_file_that_is_large(name: str, tmp_path: Path) -> None:
-    """Descriptors and rules are refused from a byte over 1 MiB on, with both sizes."""
-    path = tmp_path / name
-    path.write_bytes(b"#" * (MIB + 1))
-    message = "too large: 1,048,577 bytes, and at most 1,048,576 are read"
-    with pytest.raises(InputError, match=message):
-        READERS[name](path)
-
-
 def test_a_file_of_the_limit(tmp_path: Path) -> None:
     """A file may hold as many bytes as the limit; its size is not taken from the file system."""
     path = tmp_path / "file"
@@ -92,13 +82,6 @@ def test_standard_input_by_its_device() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, input=b"content", capture_output=True, check=True)
     assert done.stdout == b"b'content'\n"
-
-
-def test_text_of_other_systems(tmp_path: Path) -> None:
-    """A byte order mark is left out, and lines end alike."""
-    path = tmp_path / "text"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
-    assert read_limited_text(path) == "one\ntwo\nthree\n"
 
 
 def test_what_is_large_when_decompressed() -> None:

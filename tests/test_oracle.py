@@ -112,20 +112,13 @@ def _with(value: Any, *path: Any) -> Callable[[Any], None]:
     ("change", "says"),
     [
         (_without("meta"), "no 'meta'"),
-        (_without("meta", "device"), "no 'device'"),
         (_with([], "tasks"), "not a list with at least one task"),
         (_with(3, "tasks", 1), "task 1: not of the oracle's form"),
         (_without("tasks", 0, "kernel"), "task 0: no field 'kernel'"),
-        (_without("tasks", 1, "rows"), "task 1: no field 'rows'"),
         (_with([], "tasks", 0, "rows"), "task 0 (barriers n=64): no config was timed"),
-        (_without("tasks", 0, "rows", 2, "config"), "task 0: no field 'config'"),
-        (_with([1], "tasks", 0, "rows", 2, "config", "BARRIERS"), "task 0: not of the oracle's"),
         (_with("4", "tasks", 0, "rows", 2, "config", "num_warps"), "row 2: num_warps is '4'"),
         (_without("tasks", 0, "rows", 2, "ms"), "row 2: neither 'ms' nor 'error'"),
-        (_with(0, "tasks", 0, "rows", 2, "ms"), "row 2: ms is 0"),
         (_with("fast", "tasks", 0, "rows", 2, "ms"), "row 2: ms is 'fast'"),
-        (_with(float("inf"), "tasks", 0, "rows", 2, "ms"), "row 2: ms is inf"),
-        (_with("many", "tasks", 0, "rows", 2, "regs"), "task 0: not of the oracle's form"),
     ],
 )
 def test_wrong_fields(
@@ -137,17 +130,9 @@ def test_wrong_fields(
     assert says in refused(changed(change))
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"3", b"[]", b"null", b"[" * 100_000, b"\x1f\x8b", b"\xff"]
-)
+@pytest.mark.parametrize("content", [b"", b"3", b"[" * 100_000, b"\x1f\x8b", b"\xff"])
 def test_no_oracle_at_all(content: bytes, tmp_path: Path) -> None:
     """What is no such file is refused."""
     path = tmp_path / "other"
     path.write_bytes(content)
     refused(path)
-
-
-def test_no_file(tmp_path: Path) -> None:
-    """A path with no file, or with a folder, is refused with the system's reason."""
-    assert "No such file" in refused(tmp_path / "absent")
-    assert "Is a directory" in refused(tmp_path)

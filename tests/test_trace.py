@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,15 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.store.trace import run as places
 from asmtune.store.trace.reader import decoded, encoded, read_summary, read_trace
-from asmtune.store.trace.run import Ending, Timing, TracedRun, find_run, names_run, run_files
+from asmtune.store.trace.run import (
+    Ending,
+    InitialRanking,
+    Timing,
+    TracedRun,
+    find_run,
+    names_run,
+    run_files,
+)
 from asmtune.store.trace.writer import MOST_RANKED, TraceWarning, TraceWriter
 from tests.trace_runs import (
     BROKEN,
@@ -226,15 +233,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert run.notes == ()
 
 
-def test_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A system that takes a few bytes at a time gets the whole line all the same."""
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:7]))
-    path = write_run(tmp_path).path
-    assert path is not None
-    assert read_trace(path).ending == ENDING
-
-
 def test_no_folder(tmp_path: Path) -> None:
     """Where the folder cannot be made the run has an id, one warning, and no trace."""
     (tmp_path / "runs").write_text("in the way")
@@ -274,13 +272,6 @@ def test_the_oldest_go(tmp_path: Path) -> None:
     assert other.read_text() == "mine"
 
 
-def test_a_new_run_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder never holds more runs than its limit, the one being written among them."""
-    monkeypatch.setattr(places.prune, "__defaults__", (3, places.MOST_BYTES))
-    runs = [write_run(tmp_path, header_of(number)).run for number in range(5)]
-    assert [path.stem for path in run_files(tmp_path)] == runs[2:]
-
-
 def test_ids(tmp_path: Path) -> None:
     """Ids sort by date, differ by key, name the kernel, and two of one second are told apart."""
     ids = [places.run_id(header_of(number)) for number in (1, 2, 10)]
@@ -315,15 +306,10 @@ def test_a_run_is_found_by_its_beginning(tmp_path: Path) -> None:
     ("text", "is_run"),
     [
         ("20250304-050607-doubled-ab12", True),
-        ("2025", True),
         ("trace.jsonl", True),
-        ("./some/trace.jsonl", True),
         ("matmul", False),
         ("2025.py", False),
-        ("./2025.py", False),
-        ("2025.py:kernel", False),
         ("2025.json", False),
-        ("2025/kernel", False),
         ("package.module", False),
         ("", False),
     ],
@@ -337,18 +323,23 @@ def test_a_space_of_ten_thousand(tmp_path: Path) -> None:
     """Of 10,368 configs the best and the default are kept, and how many were left out is told."""
     every = [Config({"BLOCK_M": number, "BLOCK_N": 64, "BLOCK_K": 64}) for number in range(10368)]
     verdicts = [Verdict(c, True, score=float(n), predicted_us=3.5) for n, c in enumerate(every)]
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(verdicts, default=every[0])
+    ranking = ranked(tmp_path, verdicts, every[0])
+    assert (ranking.count, len(ranking.configs)) == (10368, MOST_RANKED + 1)
+    assert ranking.left_out == 10368 - MOST_RANKED - 1
+    assert ranking.configs[0].config == every[-1]
+    assert (ranking.configs[-1].config, ranking.configs[-1].rank) == (every[0], 10368)
+
+
+def ranked(folder: Path, verdicts: list[Verdict], default: Config | None = None) -> InitialRanking:
+    """Write a ranking, and read it."""
+    writer = TraceWriter(folder, HEADER)
+    writer.ranking(verdicts, default=default)
     writer.close()
     assert writer.path is not None
     assert writer.path.stat().st_size < 60_000
     ranking = read_trace(writer.path).ranking
     assert ranking is not None
-    assert ranking.count == 10368
-    assert len(ranking.configs) == MOST_RANKED + 1
-    assert ranking.left_out == 10368 - MOST_RANKED - 1
-    assert ranking.configs[0].config == every[-1]
-    assert (ranking.configs[-1].config, ranking.configs[-1].rank) == (every[0], 10368)
+    return ranking
 
 
 def test_ranks_go_before_scores(tmp_path: Path) -> None:
@@ -359,29 +350,15 @@ def test_ranks_go_before_scores(tmp_path: Path) -> None:
         Verdict(DEFAULT, False, "sketch", rank=2, score=5.0),
         Verdict(TOO_MANY, False, "rules"),
     ]
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(verdicts)
-    writer.close()
-    assert writer.path is not None
-    ranking = read_trace(writer.path).ranking
-    assert ranking is not None
+    ranking = ranked(tmp_path, verdicts)
     assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (DEFAULT, 2), (SLOW, 3)]
     assert {(d.stage, d.count) for d in ranking.dropped} == {("sketch", 1), ("rules", 1)}
 
 
 def test_predicted_times_rank_where_nothing_else_does(tmp_path: Path) -> None:
     """Without rank or score the faster prediction comes first; what has none is left out."""
-    verdicts = [
-        Verdict(SLOW, True, predicted_us=9.0),
-        Verdict(FAST, True, predicted_us=1.0),
-        Verdict(DEFAULT, True),
-    ]
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(verdicts)
-    writer.close()
-    assert writer.path is not None
-    ranking = read_trace(writer.path).ranking
-    assert ranking is not None
+    verdicts = [Verdict(SLOW, True, predicted_us=9.0), Verdict(FAST, True, predicted_us=1.0)]
+    ranking = ranked(tmp_path, [*verdicts, Verdict(DEFAULT, True)])
     assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (SLOW, 2)]
     assert ranking.left_out == 1
 
@@ -406,32 +383,18 @@ START, STAGE, FORESEEN, FIRST, BATCH, TRIAL, FINAL, COSTS, NOTE, END = range(10)
     ("change", "says"),
     [
         (_set(START, "stage", "event"), "line 1: expected the start of a trace"),
-        (_set(START, "other", "format"), "line 1: expected the start of a trace"),
         (_set(START, 99, "version"), "line 1: written by a newer asmtune (form 99, this one"),
         (_set(START, ..., "kernel"), "line 1, kernel: expected a text, found nothing"),
-        (_set(START, [], "shape"), "line 1, key, shape: expected an object, found []"),
-        (_set(START, 3, "dtypes", "x_ptr"), "line 1, key, dtypes, x_ptr: expected a text, found 3"),
-        (_set(START, "4", "default", "num_warps"), 'num_warps: expected a whole number, found "4"'),
         (_set(START, [1], "default", "BLOCK"), "default, BLOCK: expected a number, a text"),
-        (_set(START, ..., "run"), "line 1, run: expected a text"),
         (_set(STAGE, "long", "seconds"), 'line 2, seconds: expected a number, found "long"'),
-        (_set(STAGE, True, "seconds"), "line 2, seconds: expected a number, found true"),
-        (_set(STAGE, ..., "t"), "line 2, t: expected a number, found nothing"),
         (_set(STAGE, 10**400, "t"), "line 2, t: expected a finite number"),
         (_set(STAGE, "stages", "event"), "line 2: unknown event 'stages'"),
-        (_set(STAGE, "start", "event"), "line 2: unknown event 'start'"),
         (_set(FORESEEN, 6.5, "count"), "line 3, count: expected a whole number, found 6.5"),
-        (_set(FORESEEN, {}, "configs"), "line 3, configs: expected a list, found {}"),
         (_set(FORESEEN, 0, "configs", 1, "predicted_us"), "[1], predicted_us: expected a time"),
-        (_set(BATCH, ..., "rows", 0, "kept"), "line 5, rows[0], kept: expected true or false"),
-        (_set(BATCH, "many", "rows", 0, "regs"), "line 5, rows[0], regs: expected a whole number"),
         (_set(TRIAL, 3, "rows", 1), "line 6, rows[1]: expected an object, found 3"),
         (_set(TRIAL, -1.0, "rows", 0, "median_us"), "rows[0], median_us: expected a time above 0"),
-        (_set(TRIAL, ..., "rows", 0, "config"), "line 6, rows[0], config: expected an object"),
         (_set(TRIAL, ..., "rows", 2, "failure", "kind"), "rows[2], failure, kind: expected a text"),
-        (_set(FINAL, None, "rows"), "line 7, rows: expected a list, found nothing"),
         (_set(COSTS, "1", "rows", 0, "memory_bytes"), "line 8, rows[0], memory_bytes: expected"),
-        (_set(NOTE, ..., "text"), "line 9, text: expected a text"),
         (_set(END, [], "seconds"), "line 10, seconds: expected an object"),
     ],
 )
@@ -454,8 +417,6 @@ def test_a_malformed_line_is_named(
     ("text", "says"),
     [
         ("{", "line 2: not JSON"),
-        ("", "line 2: not JSON"),
-        ("3", 'line 2: expected an object with an "event"'),
         ('{"event": 3}', 'line 2: expected an object with an "event"'),
         ('{"event": "stage", "name": "x", "seconds": NaN, "t": 1}', "NaN is no number of JSON"),
         ("[" * 100_000, "line 2: not JSON: nested too deep"),
@@ -488,15 +449,6 @@ def test_flipped_bytes(whole: Path) -> None:
     assert not any("\n" in message for message in messages)
 
 
-def test_no_file(tmp_path: Path) -> None:
-    """A path with no file, or with a folder, is refused with the system's reason."""
-    for read in (read_trace, read_summary):
-        with pytest.raises(InputError, match="No such file"):
-            read(tmp_path / "absent.jsonl")
-        with pytest.raises(InputError, match="Is a directory"):
-            read(tmp_path)
-
-
 def test_what_json_lacks(tmp_path: Path) -> None:
     """Numbers that are not finite, and values of other kinds, are written as JSON has them."""
     assert encoded({"a": math.inf, "b": math.nan, "c": (1, 2), "d": DEFAULT}) == {
@@ -510,14 +462,3 @@ def test_what_json_lacks(tmp_path: Path) -> None:
     empty = Ending(None, None, None, "nothing runs", {}, 0, 0)
     assert decoded(Ending, json.loads(json.dumps(encoded(empty))), "here") == empty
     assert empty.speedup is None
-
-
-def test_after_the_end(tmp_path: Path) -> None:
-    """What is written after the end is dropped, without a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        writer = write_run(tmp_path)
-        writer.note("late")
-        writer.close()
-    assert writer.path is not None
-    assert "late" not in writer.path.read_text()

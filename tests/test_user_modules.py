@@ -108,16 +108,6 @@ def test_neighbours_of_one_name(tmp_path: Path) -> None:
     assert blocks == [64, 128]
 
 
-def test_a_neighbour_is_one_module(tmp_path: Path) -> None:
-    """Two files of a folder share a neighbour, as two modules of a program do."""
-    write(tmp_path, "common.py", KERNEL.format(name="shared"))
-    functions = []
-    for name in ("one.py", "two.py"):
-        write(tmp_path, name, "from common import shared\n")
-        functions.append(load_function(f"{tmp_path / name}:shared"))
-    assert functions[0] is functions[1]
-
-
 def test_paths_that_the_file_adds(tmp_path: Path) -> None:
     """A file that puts another folder on the path finds it there, and leaves the path as it was."""
     write(tmp_path, "lib/far.py", "BLOCKS = (64, 256)\n")
@@ -207,13 +197,10 @@ ctypes.CDLL(None).puts(b"by C")
 sys.__stdout__.write("by the first stdout\\n")
 """
 REPLACES = (
-    "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')",
     "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')",
     "sys.stderr = sys.stdout = open(os.devnull, 'w')",
-    "sys.stdout = open(1, 'w')",
     "sys.stdout.close()",
     "os.close(1)",
-    "sys.stdout = None",
     "del sys.stdout",
 )
 
@@ -264,32 +251,21 @@ def test_a_file_that_replaces_stdout(tmp_path: Path) -> None:
 
 
 ENDS = {
-    "import sys; sys.exit()": "line 1: sys.exit(None) while it is imported; put what runs under",
     "import sys\nsys.exit(0)": "line 2: sys.exit(0)",
     "\nexit('enough')": "line 2: sys.exit('enough')",
-    "raise SystemExit(3)": "line 1: sys.exit(3)",
     "import argparse\np = argparse.ArgumentParser()\np.add_argument('x')\np.parse_args()": (
         "line 4: sys.exit(2)"
     ),
-    "raise Exception('any')": "line 1: Exception: any",
-    "class Own(Exception): pass\n\nraise Own": "line 3: Own",
     "class Own(BaseException): pass\nraise Own('deep')": "line 2: Own: deep",
     "raise StopIteration": "line 1: StopIteration",
-    "raise MemoryError": "line 1: MemoryError",
-    "raise Warning('hot')": "line 1: Warning: hot",
     "raise ExceptionGroup('many', [ValueError(1)])": "line 1: ExceptionGroup: many (1 sub",
     "raise ValueError('two\\nlines')": "line 1: ValueError: two lines",
     "raise ValueError('x' * 100_000)": "line 1: ValueError: xxx",
     "def f(): f()\nf()": "line 1: RecursionError: maximum recursion depth",
-    "import json\njson.loads('{')": "line 2: JSONDecodeError: Expecting",
-    "exec('x = = 1')": "line 1: SyntaxError: invalid syntax",
     "x = (\n": "line 1: '(' was never closed",
-    "if True:\nx": "line 2: expected an indented block",
-    "from helper import nothing": "ends.py, line 1: ImportError: cannot import name 'nothing'",
     "import fails": "ends.py: fails.py, line 2: ZeroDivisionError: division by zero",
     "import broken": "ends.py: broken.py, line 3: invalid syntax",
     "import exits": "ends.py: exits.py, line 1: sys.exit(5)",
-    "import absent": "line 1: ModuleNotFoundError: No module named 'absent'",
 }
 
 
@@ -318,9 +294,7 @@ def test_a_function_that_exits(tmp_path: Path) -> None:
     [
         "while True: pass",
         "import time\ntime.sleep(1000)",
-        "import time\nwhile True:\n    try: time.sleep(1)\n    except Exception: pass",
         "import threading\nthreading.Event().wait()",
-        "import loops",
     ],
 )
 def test_endless_imports(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +364,6 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (b"x = '\xff\xfe'\n", "utf-8"),
         (b"# coding: nonsense\n", "unknown encoding: nonsense"),
         (b"x = 1\0\n", "null byte"),
-        (b"\x7fELF\x02\x01\x01\0\0\0", "null byte"),
         (b"", "defines no 'kernel'"),
     ],
 )

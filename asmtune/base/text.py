@@ -14,10 +14,17 @@ def shortened(text: str, limit: int = 60) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean BLOCK?` with the nearest known name, or "" where none is near."""
+    """Return `; did you mean BLOCK?` with the nearest known name; "" where none is near.
+
+    Case does not matter where no name of the same case is near.
+    """
     from difflib import get_close_matches  # most programs have no name to correct
 
-    near = get_close_matches(name, list(known), 1)
+    names = list(known)
+    folded = {one.casefold(): one for one in names}
+    near = get_close_matches(name, names, 1) or [
+        folded[one] for one in get_close_matches(name.casefold(), folded, 1)
+    ]
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -92,28 +91,6 @@ def test_a_module_gives_values_and_a_pattern_replaces_them(
     ran = commands.run("explain", "{}/module.py", "--alone", "--arg", "indptr=constant(9, 3)")
     assert f"{STEERS} follow the pattern constant(9, 3)" in ran.out
     assert "10 trips a program" not in ran.out
-
-
-@pytest.mark.slow(seconds=3)
-def test_a_module_has_a_roofline_by_patterns(
-    commands: Commands,
-    jagged: tuple[str, ...],
-) -> None:
-    """The bytes of a module's launch, of each shape, follow the pattern; bad ones are one line."""
-
-    def entries(*options: str) -> list[dict[str, Any]]:
-        ran = commands.run("roofline", "{}/module.py", *options, "--format", "json")
-        assert (ran.code, ran.err) == (0, "")
-        return list(json.loads(ran.out)["entries"])
-
-    sizes = ("--shape", "rows=8", "--shape", "rows=4")
-    own, patterned = entries(*sizes), entries(*sizes, "--arg", "indptr=ragged(rows, 64)")
-    said = f"{STEERS} follow the pattern ragged(rows, 64)"
-    for before, after in zip(own, patterned, strict=True):
-        assert after["after"]["bytes"] < before["after"]["bytes"]
-        assert said in after["notes"]
-    bad = ("roofline", "{}/module.py", "--arg", "inptr=ragged(8, 5)")
-    assert "did you mean indptr?" in commands.refused(*bad)
 
 
 @pytest.mark.parametrize(

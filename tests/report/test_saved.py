@@ -100,7 +100,6 @@ def shown(reports: list[PruneReport]) -> None:
     Console(file=io.StringIO(), width=120).print(prune_table(reports))
     for one in reports:
         list(findings(one))
-        one._repr_html_()
 
 
 VALUES: tuple[Any, ...] = (

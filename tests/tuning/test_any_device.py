@@ -165,16 +165,6 @@ def test_a_driver_that_tells_little_suffices(
     assert (target.sms, target.arch) == (56, "sm_80")
 
 
-def test_a_driver_that_contradicts_itself_is_believed_in_part(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Limits that cannot hold are those of the architecture."""
-    told = attributes("NVIDIA A30") | {"shared_bytes_per_block": 1 << 30}
-    pretend("NVIDIA A30", monkeypatch, told)
-    target = match_device("NVIDIA A30")
-    assert (target.sms, target.shared_bytes_per_block) == (56, 163 << 10)
-
-
 def test_a_driver_that_fails_is_one_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of PyTorch or of the driver leaves a device unknown, and a shipped one as it is."""
 

@@ -1,4 +1,4 @@
-"""Descriptors read from JSON and checked: every field, and limits against each other."""
+"""Descriptors read from JSON, with every field checked."""
 
 from __future__ import annotations
 
@@ -10,30 +10,21 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Final
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.model import ARCH, Figure, Target, did_you_mean, label, short
+from asmtune.base.text import did_you_mean
+from asmtune.core.hardware.model import ARCH, Figure, Target, label, short
 
 KINDS = ("specified", "measured", "derived", "driver", "architecture", "user")
 """Kinds of source of a figure."""
 
 _MAY_BE_ZERO = frozenset({"shared_reserved_bytes_per_block"})
 
-# Pairs of limits, the first never above the second.
-_ORDERED = (
-    ("shared_bytes_per_block + shared_reserved_bytes_per_block", "shared_bytes_per_sm"),
-    ("max_threads_per_block", "max_warps_per_sm * warp_size"),
-    ("max_registers_per_thread * warp_size", "registers_per_sm / warp_allocation_granularity"),
-    ("max_blocks_per_sm", "max_warps_per_sm"),
-    ("l2_bytes", "dram_bytes"),
-    ("dram_bytes_per_s", "l2_bytes_per_s"),
-)
-
 
 def parse_target(text: str, where: str) -> Target:
     """Read a descriptor from JSON text and check it; `where` names it in messages.
 
     Raises:
-        TargetError: The text is not JSON, a field is missing, unknown or of the wrong
-            type, or limits contradict each other.
+        TargetError: The text is not JSON, or a field is missing, unknown, of the wrong type, or
+            beyond what any device has.
     """
     return target_of(_parse_json(text, where), where)
 
@@ -57,7 +48,7 @@ def target_of(data: Mapping[str, object], where: str) -> Target:
         elif f.default is MISSING and f.default_factory is MISSING:
             raise TargetError(f"{where}: field {name!r} is missing; every target states it")
     target = Target(**values, figures=reader.figures)
-    _check_limits(target, where)
+    _check_arch(target, where)
     _check_sizes(target, where)
     return target
 
@@ -122,7 +113,7 @@ class _Reader:
         return TargetError(f"{self._where}: {label(name)} must be {wanted}, not {short(value)}")
 
 
-def _check_limits(target: Target, where: str) -> None:
+def _check_arch(target: Target, where: str) -> None:
     if target.backend not in ARCH:
         known = ", ".join(ARCH)
         raise TargetError(f"{where}: backend {short(target.backend)} is unknown; known: {known}")
@@ -132,19 +123,6 @@ def _check_limits(target: Target, where: str) -> None:
             f"{where}: arch {short(target.arch)} is not of backend {target.backend};"
             f" write it as {example!r}"
         )
-    t = target
-    shared = t.shared_bytes_per_block + t.shared_reserved_bytes_per_block
-    derived = {
-        "shared_bytes_per_block + shared_reserved_bytes_per_block": shared,
-        "max_warps_per_sm * warp_size": t.max_warps_per_sm * t.warp_size,
-        "max_registers_per_thread * warp_size": t.max_registers_per_thread * t.warp_size,
-        "registers_per_sm / warp_allocation_granularity": t.registers_per_sm
-        // t.warp_allocation_granularity,
-    }
-    for small, large in _ORDERED:
-        low, high = (derived[n] if n in derived else getattr(t, n) for n in (small, large))
-        if low > high:
-            raise TargetError(f"{where}: {small} = {low} exceeds {large} = {high}; correct one")
 
 
 _SIZES: Final[tuple[tuple[str, float, float, str], ...]] = (

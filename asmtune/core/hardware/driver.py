@@ -79,13 +79,10 @@ class DeviceAttributes:
         than every architecture that is known.
         """
         where = f"driver's attributes of {self.name}"
-        # A driver that contradicts itself is believed in what sizes the device only.
-        for limits in (_LIMITS, ()):
-            try:
-                return target_of(self.descriptor(relatives, limits), where)
-            except TargetError:
-                continue
-        return None
+        try:
+            return target_of(self.descriptor(relatives), where)
+        except TargetError:
+            return None
 
     @property
     def remark(self) -> str:
@@ -100,7 +97,7 @@ class DeviceAttributes:
             "measure` measures what it reaches)"
         )
 
-    def descriptor(self, relatives: Sequence[Target], limits: tuple[str, ...] = _LIMITS) -> Raw:
+    def descriptor(self, relatives: Sequence[Target]) -> Raw:
         """Return the fields of a descriptor, each figure with its source and kind.
 
         Raises:
@@ -118,8 +115,8 @@ class DeviceAttributes:
             "clock_hz": _by_driver(values["clock_khz"] * 1e3, "clock rate"),
             "geforce": "geforce" in plain(self.name) or "titan" in plain(self.name),
         }
-        stated |= {name: self._figure(name) for name in limits if name in values}
-        if limits and "max_threads_per_sm" in values:
+        stated |= {name: self._figure(name) for name in _LIMITS if name in values}
+        if "max_threads_per_sm" in values:
             warps = values["max_threads_per_sm"] // values.get("warp_size", 32)
             stated["max_warps_per_sm"] = _by_driver(warps, "threads of an SM / threads of a warp")
         like = _relative(stated, relatives)
@@ -204,24 +201,12 @@ def device_here(name: str) -> DeviceAttributes | None:
 
 @cache
 def read_attributes(index: int) -> DeviceAttributes:
-    """Ask the driver for the attributes of a CUDA device, by PyTorch's index.
-
-    What the driver's library does not tell is taken from PyTorch, as far as it knows it.
-    """
+    """Ask the driver for the attributes of a CUDA device, by PyTorch's index."""
     import torch
 
     properties = torch.cuda.get_device_properties(index)
-    known = {
-        "sms": properties.multi_processor_count,
-        "major": properties.major,
-        "minor": properties.minor,
-        "dram_bytes": properties.total_memory,
-        "l2_bytes": getattr(properties, "L2_cache_size", 0),
-        "clock_khz": getattr(properties, "clock_rate", 0),
-        "max_threads_per_sm": getattr(properties, "max_threads_per_multi_processor", 0),
-    }
-    told = {name: int(value) for name, value in known.items() if value or name in _MAY_BE_ZERO}
-    return DeviceAttributes(str(properties.name), {**told, **_asked(index)})
+    memory = {"dram_bytes": int(properties.total_memory)}
+    return DeviceAttributes(str(properties.name), {**memory, **_asked(index)})
 
 
 def _asked(index: int) -> dict[str, int]:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from asmtune.base.errors import TargetError
-from asmtune.base.text import shortened
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Suggest the nearest known name, without regard to case; "" where none is near."""
-    from difflib import get_close_matches
-
-    by_plain = {plain(candidate): candidate for candidate in known}
-    near = get_close_matches(plain(name), by_plain, n=1)
-    return f"; did you mean {by_plain[near[0]]!r}?" if near else ""
+from asmtune.base.text import did_you_mean, shortened
 
 
 def plain(name: str) -> str:

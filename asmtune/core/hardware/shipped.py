@@ -6,7 +6,6 @@ ship. The device at hand that no file describes is derived from its driver's att
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,11 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from asmtune.base.errors import TargetError
-from asmtune.base.text import user_stacklevel
+from asmtune.base.text import did_you_mean, user_stacklevel
 from asmtune.core.hardware.architectures import family
 from asmtune.core.hardware.descriptor import parse_target, target_of
 from asmtune.core.hardware.driver import device_here
-from asmtune.core.hardware.model import Target, did_you_mean, label, plain, short
+from asmtune.core.hardware.model import Target, label, plain, short
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,15 +32,13 @@ def load_target(name_or_path: str, *, own: bool = True) -> Target:
         own: whether the user's folder is looked into.
 
     Raises:
-        TargetError: the name is unknown, or the file or the user's folder is unreadable or
-            malformed.
+        TargetError: the name is unknown, the file is unreadable or malformed, or the user's folder
+            cannot be read.
     """
     if "/" in name_or_path or name_or_path.endswith(".json"):
         return parse_target(_read(name_or_path), name_or_path)
-    if own:
-        users = _own_targets()
-        if users.unreadable or plain(name_or_path) in users.refused:
-            raise TargetError(users.unreadable or users.refused[plain(name_or_path)])
+    if own and (unreadable := _own_targets().unreadable):
+        raise TargetError(unreadable)
     target = known_device(name_or_path) if own else shipped_target(name_or_path)
     if target is None:
         raise TargetError(_unknown(name_or_path))
@@ -123,17 +120,17 @@ class _OwnTargets:
 
     Attributes:
         by_name: targets by each of their names.
-        refused: why a name has none, by name: its file is damaged, or two files have the name.
+        problems: why a file is not used: it is damaged, or another one describes the same name.
         unreadable: why the folder cannot be read; "" if it can, or if the default one is missing.
     """
 
     by_name: Mapping[str, Target]
-    refused: Mapping[str, str]
+    problems: tuple[str, ...]
     unreadable: str = ""
 
     def warn(self) -> None:
         """Warn of everything that is not used, once a process for each."""
-        for message in dict.fromkeys((self.unreadable, *self.refused.values())):
+        for message in (self.unreadable, *self.problems):
             _warn(message)
 
 
@@ -161,16 +158,12 @@ def _own_targets() -> _OwnTargets:
         files = sorted(path for path in folder.iterdir() if path.suffix == ".json")
         stamps = tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in files)
     except UntrustedError as error:
-        return _OwnTargets({}, {}, f"{where}: {error}")
+        return _OwnTargets({}, (), f"{where}: {error}")
     except (OSError, ValueError) as error:
         if not settings.targets:
-            return _OwnTargets({}, {})
-        if isinstance(error, FileNotFoundError):
-            return _OwnTargets(
-                {}, {}, f"{where}: no such folder; make it, or unset ASMTUNE_TARGETS"
-            )
+            return _OwnTargets({}, ())
         reason = getattr(error, "strerror", None) or str(error)
-        return _OwnTargets({}, {}, f"{where}: cannot be read: {reason}; correct ASMTUNE_TARGETS")
+        return _OwnTargets({}, (), f"{where}: cannot be read: {reason}; correct ASMTUNE_TARGETS")
     return _read_own(stamps)
 
 
@@ -178,33 +171,22 @@ def _own_targets() -> _OwnTargets:
 def _read_own(stamps: tuple[tuple[Path, int, int], ...]) -> _OwnTargets:
     by_name: dict[str, Target] = {}
     files: dict[str, str] = {}
-    refused: dict[str, str] = {}
+    problems: list[str] = []
     for path, *_ in stamps:
         where = label(str(path))
         try:
             target = parse_target(_read(str(path)), where)
         except TargetError as error:
-            refused |= dict.fromkeys(_stated_names(path), str(error))
+            problems.append(str(error))
             continue
         for name in dict.fromkeys(map(plain, (target.name, *target.aliases))):
             if name in files:
-                refused[name] = (
+                problems.append(
                     f"{where}: describes {short(name)}, as {files[name]} does; remove one of them"
                 )
             else:
                 by_name[name], files[name] = target, where
-    return _OwnTargets(by_name, refused)
-
-
-def _stated_names(path: Path) -> set[str]:
-    """Return the names that a damaged file probably describes: its own, and those in it."""
-    names = [path.stem]
-    try:
-        data = json.loads(_read(str(path)))
-        names += [data["name"], *data.get("aliases", [])]
-    except (TargetError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        pass  # its name is in a place of its own, and nothing else is needed of it
-    return {plain(name) for name in names if isinstance(name, str)}
+    return _OwnTargets(by_name, tuple(problems))
 
 
 def _read(path: str) -> str:
@@ -253,14 +235,6 @@ def _unknown(name: str) -> str:
         return (
             f"target {short(name)} is an architecture, not a device;"
             f" its devices here: {', '.join(same_arch)}"
-        )
-    whole, is_slice, _ = plain(name).partition(" mig ")
-    if is_slice:
-        device = shipped_target(whole)
-        return (
-            f"target {short(name)} is a MIG slice of {device.name if device else 'a device'}, and"
-            " its SMs and memory are known to its own driver alone: on its machine run"
-            " `asmtune targets show --json > slice.json`, and give that file"
         )
     names = [n for target in _shipped() for n in (target.name, *target.aliases)]
     return (

@@ -68,7 +68,10 @@ def key_parts(
         if unknown and strict:
             raise InputError(_unknown(part, unknown[0], arg_names, kernel))
         if part.name in parts and strict:
-            raise InputError(_repeated(part))
+            raise InputError(
+                f"asm_autotune: key {part.name!r} is given twice; give it once, or name functions, "
+                "key={'cells': lambda M, N: M * N, ...}"
+            )
         if not unknown:
             parts.setdefault(part.name, part)
     return tuple(parts.values())
@@ -128,23 +131,14 @@ def _function_part(name: str, function: Any) -> KeyPart:
             f"asm_autotune: key {name}: {error}; wrap it: lambda N: {name}(N)"
         ) from error
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    odd = next((parameter for parameter in parameters if parameter.kind not in by_position), None)
-    if odd is not None or not parameters:
-        what = "takes nothing" if odd is None else f"takes {_as_written(odd)}"
+    if not parameters or any(parameter.kind not in by_position for parameter in parameters):
+        taken = ", ".join(parameter.name for parameter in parameters) or "nothing"
         raise InputError(
-            f"asm_autotune: key {name} {what}: expected a function of the kernel's "
+            f"asm_autotune: key {name} takes {taken}: expected a function of the kernel's "
             "arguments, each by its name, such as lambda M, N: M * N"
         )
     needs = tuple(parameter.name for parameter in parameters)
     return KeyPart(f"{name}({', '.join(needs)})", needs, function)
-
-
-def _as_written(parameter: inspect.Parameter) -> str:
-    if parameter.kind is parameter.VAR_POSITIONAL:
-        return f"*{parameter.name}"
-    if parameter.kind is parameter.VAR_KEYWORD:
-        return f"**{parameter.name}"
-    return f"{parameter.name} by keyword alone"
 
 
 def _unknown(part: KeyPart, name: str, arg_names: Sequence[str], kernel: str) -> str:
@@ -152,15 +146,6 @@ def _unknown(part: KeyPart, name: str, arg_names: Sequence[str], kernel: str) ->
     where = f"key {name!r}" if part.function is None else f"{name!r} of key {part.name}"
     return (
         f"asm_autotune: {where} is no parameter of {kernel}: they are {', '.join(arg_names)}{hint}"
-    )
-
-
-def _repeated(part: KeyPart) -> str:
-    if part.function is None or part.name.split("(")[0] in KINDS:
-        return f"asm_autotune: key {part.name!r} is given twice; give it once"
-    return (
-        f"asm_autotune: two functions in key= would be called {part.name}: "
-        "name them, key={'cells': lambda M, N: M * N, ...}"
     )
 
 

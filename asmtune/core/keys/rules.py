@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -81,7 +81,7 @@ class BucketRules:
     """
 
     rules: tuple[BucketRule, ...] = ()
-    _kernels: dict[str, tuple[Sequence[str], Collection[str]]] = field(default_factory=dict)
+    _kernels: dict[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: RuleSource) -> BucketRules:
@@ -101,15 +101,14 @@ class BucketRules:
             )
         return cls(_checked([_rule(one) for one in listed]))
 
-    def key(self, kernel: str, key: Sequence[str], arguments: Collection[str]) -> list[Any]:
+    def key(self, kernel: str, key: Sequence[str]) -> list[Any]:
         """Return the parts of a kernel's key, with the arguments that rules name in their buckets.
 
         Args:
             kernel: its full name.
             key: names of arguments.
-            arguments: names of all its arguments.
         """
-        self._kernels[kernel] = (key, arguments)
+        self._kernels[kernel] = key
         own = sorted(
             (rule for rule in self.rules if rule.names(kernel)),
             key=lambda rule: len(rule.kernel.split(".")) if rule.kernel else 0,
@@ -118,33 +117,24 @@ class BucketRules:
         return [buckets.get(name, name) for name in key]
 
     def unused(self) -> list[str]:
-        """Say of each rule that changed no key so far, in one line, why not."""
-        lines = ((rule, self._why_unused(rule)) for rule in self.rules)
-        return [f"bucket {rule} changed no key: {why}" for rule, why in lines if why]
-
-    def _why_unused(self, rule: BucketRule) -> str:
-        argument = str(rule.bucket.argument)
-        if not self._kernels:
-            return "no kernel of triton.autotune was met"
+        """Say of each rule that changed no key so far, in one line, what was met."""
         met = list(self._kernels.items())  # threads may still meet kernels
-        own = {name: parts for name, parts in met if rule.names(name)}
-        if not own:
-            hint = did_you_mean(str(rule.kernel), [n.rpartition(".")[2] for n in self._kernels])
-            return f"no kernel of this name was met, only {_listed(self._kernels)}{hint}"
-        if any(argument in key for key, _ in own.values()):
-            return ""
-        having = [name for name, (_, arguments) in own.items() if argument in arguments]
-        if having:
-            return f"{_listed(having)} takes {argument}, and its key does not hold it"
-        known = {name for key, _ in own.values() for name in key}
-        hint = did_you_mean(argument, known)
-        return f"no kernel met takes {argument}; their keys hold {_listed(sorted(known), 12)}{hint}"
+        lines = []
+        for rule in self.rules:
+            keys = {name for kernel, key in met if rule.names(kernel) for name in key}
+            if rule.bucket.argument in keys:
+                continue
+            there = f"those that it names hold {_listed(sorted(keys))}"
+            if not any(rule.names(kernel) for kernel, _ in met):
+                there = f"the program has {_listed(kernel for kernel, _ in met)}"
+            lines.append(f"bucket {rule} changed no key: {there}")
+        return lines
 
 
-def _listed(names: Iterable[str], most: int = 4) -> str:
+def _listed(names: Iterable[str], most: int = 12) -> str:
     listed = list(names)
     rest = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return (", ".join(listed[:most]) or "nothing") + rest
+    return (", ".join(listed[:most]) or "no kernel of triton.autotune") + rest
 
 
 def _rule(given: Any) -> BucketRule:

@@ -5,31 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-_COLUMNS: Final[Mapping[str, str]] = {
-    "winner": "bool",
-    "median_us": "float64",
-    "p20_us": "float64",
-    "p80_us": "float64",
-    "spread": "float64",
-    "p50_us": "float64",
-    "p90_us": "float64",
-    "p99_us": "float64",
-    "rsd": "float64",
-    "samples": "Int64",
-    "failed_at": "string",
-    "failure": "string",
-    "detail": "string",
-}
-"""Pandas dtypes of the columns of timed and failed configs."""
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -206,57 +185,3 @@ class TuneRecord:
         own = times.get(None, math.inf)
         others = [(us, name) for name, us in times.items() if name in alternatives and us < own]
         return best.with_alternative(min(others)[1]) if others else best
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row per config: timed ones, fastest first, then failed ones."""
-        from asmtune.core.records.rows import axes_row
-
-        timed = sorted(self.measurements, key=lambda measurement: measurement.median_us)
-        rows = [
-            {
-                **axes_row(measurement.config, {*_COLUMNS}),
-                "winner": measurement.config == self.winner,
-                "median_us": measurement.median_us,
-                "p20_us": measurement.p20_us,
-                "p80_us": measurement.p80_us,
-                "spread": measurement.spread if measurement.median_us else None,
-                **measurement.cited(),
-            }
-            for measurement in timed
-        ]
-        return rows + [
-            {
-                **axes_row(config, {*_COLUMNS}),
-                "winner": config == self.winner,
-                "failed_at": failure.stage,
-                "failure": failure.kind,
-                "detail": failure.detail,
-            }
-            for config, failure in self.failures
-        ]
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return `rows` as a frame; key and provenance are its `attrs`.
-
-        Raises:
-            MissingPackageError: pandas is not installed.
-        """
-        from asmtune.base.json_codec import to_json
-        from asmtune.core.records.rows import OPTION_DTYPES, frame
-
-        attrs = {"key": to_json(self.key), "provenance": to_json(self.provenance)}
-        return frame(self.rows(), {**OPTION_DTYPES, **_COLUMNS}, attrs)
-
-    def _repr_html_(self) -> str | None:
-        from asmtune.core.records.rows import notebook_html
-
-        key, made = self.key, self.provenance
-        sizes = " ".join(f"{name}={value}" for name, value in key.shape.items())
-        time = "not timed" if self.median_us is None else f"{self.median_us:.5g} us"
-        lines = (
-            f"{key.kernel} {sizes} {'/'.join(dict.fromkeys(key.dtypes.values()))} on {key.device}",
-            f"winner: {self.winner}: {time}",
-            f"{len(self.measurements)} configs timed, {len(self.failures)} failed; triton "
-            f"{made.triton}, torch {made.torch}, driver {made.driver}, {made.date}",
-        )
-        return notebook_html(lines, self.to_pandas)

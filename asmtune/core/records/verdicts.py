@@ -5,35 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from asmtune.core.config import OPTION_AXES, Config
+from asmtune.core.config import ALTERNATIVE, OPTION_AXES, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 STORED: Final = "stored"
 """Rule of the last reason of the config that a record holds, in a report that is made with it."""
 
-_COLUMNS: Final[Mapping[str, str]] = {
-    "kept": "bool",
-    "dropped_at": "string",
-    "rank": "Int64",
-    "score": "float64",
-    "predicted_us": "float64",
-    "bottleneck": "string",
-    "reasons": "string",
-}
-"""Pandas dtypes of the columns of verdicts; features are `float64`, axes are inferred."""
+_COLUMNS: Final = (
+    *("kept", "dropped_at", "rank", "score", "predicted_us"),
+    *("bottleneck", "reasons", "target"),
+)
+"""Columns of every row of verdicts; those of an axis of such a name are called otherwise."""
 
 _MEASURED: Final = ("measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd")
 """Columns of verdicts with measured times."""
-
-_SHOWN: Final = ("regs_per_thread", "spill_words", "shared_bytes", "occupancy")
-"""Features that a notebook shows of a report."""
 
 
 class Features(Mapping[str, float]):
@@ -55,22 +43,6 @@ class Features(Mapping[str, float]):
 
     def __repr__(self) -> str:
         return f"Features({len(self)} values)"
-
-    def to_pandas(self) -> pd.Series[float]:
-        """Return a series by feature name; `asmtune model features` explains the names.
-
-        Raises:
-            MissingPackageError: pandas is not installed.
-        """
-        from asmtune.core.records.rows import series
-
-        return series(self._values, "value")
-
-    def _repr_html_(self) -> str | None:
-        from asmtune.core.records.rows import notebook_html
-
-        lines = ("units are in the names; `asmtune model features` says what each means",)
-        return notebook_html(lines, lambda: self.to_pandas().to_frame())
 
 
 @dataclass(frozen=True)
@@ -135,10 +107,8 @@ class Verdict:
 
     def row(self) -> dict[str, Any]:
         """Return the verdict as a row: axes of its config, decision, reasons, features."""
-        from asmtune.core.records.rows import axes_row
-
         row: dict[str, Any] = {
-            **axes_row(self.config, {*_COLUMNS, *_MEASURED, "target"}),
+            **_axes(self.config),
             "kept": self.kept,
             "dropped_at": self.dropped_at,
             "rank": self.rank,
@@ -156,6 +126,18 @@ class Verdict:
         cited = () if own is None else (own.p90_us, own.p99_us, own.rsd)
         times = () if self.measured_us is None else (self.measured_us, *cited)
         return dict(zip(_MEASURED, times, strict=False))
+
+
+def _axes(config: Config) -> dict[str, Any]:
+    """Return a config's values; an axis named like a column, as `rank`, becomes `config.rank`."""
+    taken = {*_COLUMNS, *_MEASURED}
+    own = {f"config.{n}" if n in taken else n: value for n, value in config.kwargs.items()}
+    axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
+    if config.ir_override is not None:
+        axes["ir_override"] = config.to_dict()["ir_override"]
+    if config.alternative is not None:
+        axes[ALTERNATIVE] = config.alternative
+    return axes
 
 
 @dataclass(frozen=True)
@@ -293,43 +275,3 @@ class PruneReport:
                 counts[key] = counts.get(key, 0) + 1
         order = {"rules": 0, "estimate": 1, "sketch": 2, "compile": 3, "score": 4}
         return dict(sorted(counts.items(), key=lambda item: (order[item[0][0]], -item[1])))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return a row per config with its axes, verdict and features; column names hold units.
-
-        Kernel, shape, dtypes, target, scorer and versions are the frame's `attrs`.
-
-        Raises:
-            MissingPackageError: pandas is not installed.
-        """
-        from asmtune.base.json_codec import to_json
-        from asmtune.core.records.rows import OPTION_DTYPES, frame
-
-        facts = ("kernel", "shape", "dtypes", "target", "scorer", "versions", "notes")
-        attrs: dict[str, Any] = {name: to_json(getattr(self, name)) for name in facts}
-        features = dict.fromkeys(self._features(), "float64")
-        dtypes = {**OPTION_DTYPES, **_COLUMNS, **features}
-        return frame([verdict.row() for verdict in self.verdicts], dtypes, attrs)
-
-    def _repr_html_(self) -> str | None:
-        from asmtune.core.records.rows import notebook_html
-
-        sizes = " ".join(f"{name}={value}" for name, value in self.shape.items())
-        dtypes = "/".join(dict.fromkeys(self.dtypes.values()))
-        lines = (
-            f"{self.kernel} {sizes} on {self.target}",
-            f"{dtypes}; ranked by {self.scorer}",
-            self.summary(),
-            *self.notes,
-        )
-        return notebook_html(lines, self._short_frame)
-
-    def _features(self) -> list[str]:
-        """Return the features of the verdicts; a config's own value has the name before one."""
-        names = dict.fromkeys(n for verdict in self.verdicts for n in verdict.features or ())
-        taken = {name for verdict in self.verdicts for name in verdict.config.kwargs}
-        return [n for n in names if n not in {*taken, *OPTION_AXES, *_COLUMNS}]
-
-    def _short_frame(self) -> pd.DataFrame:
-        left_out = [name for name in self._features() if name not in _SHOWN]
-        return self.to_pandas().drop(columns=left_out)

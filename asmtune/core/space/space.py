@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +17,8 @@ from asmtune.core.config import (
     Config,
     check_option,
     check_types,
-    storable,
 )
-from asmtune.core.space.constraints import Constraint, ConstraintWarning, Predicate, planned
+from asmtune.core.space.constraints import Constraint, Predicate, planned
 
 if TYPE_CHECKING:
     from asmtune.core.space.table import SpaceTable
@@ -238,7 +236,7 @@ class Space:
         """Return the default config if it is feasible, else the first that is.
 
         Raises:
-            SpaceError: no point is feasible; says which constraint rejects most.
+            SpaceError: no point is feasible; names the constraints.
         """
         plan = self._plan(context)
         if self.default is not None:
@@ -280,39 +278,14 @@ class Space:
                 without_cap = own
         return None if without_cap is None else without_cap.with_cap(config.maxnreg)
 
-    def restored(self, config: Config) -> Config | None:
-        """Return a stored config with the space's own values for their text, as of dtypes.
-
-        None if it is no point of the list or axes; constraints, which may need a shape, aside.
-        """
-        wanted = config.stored_kwargs()
-        if self._points is not None:
-            own = (point.kwargs for point in self._points if point.stored_kwargs() == wanted)
-            return next((Config(**{**vars(config), "kwargs": kwargs}) for kwargs in own), None)
-        kwargs = {
-            name: next((own for own in self.axes.get(name, ()) if storable(own) == value), value)
-            for name, value in wanted.items()
-        }
-        point = Config(**{**vars(config), "kwargs": kwargs})
-        return None if misfit_of(point, self.axes) else point
-
     def describe_empty(self, /, **context: Any) -> str:
-        """Name in one line constraints that no point satisfies together, and the sizes they see.
+        """Name in one line the constraints that no point satisfies together, and the sizes.
 
         Where a constraint has raised, the text ends in the first reason.
         """
         raised = [text for one in self.constraints for text in one.raised]
-        needed = self.constraints
-        for one in self.constraints:
-            others = tuple(other for other in needed if other is not one)
-            before = [*map(len, (other.raised for other in others))]
-            with warnings.catch_warnings(action="ignore", category=ConstraintWarning):
-                none = next(self._with(constraints=others).configs(**context), None) is None
-            # A predicate may rely on another that goes first.
-            if none and before == [*map(len, (other.raised for other in others))]:
-                needed = others
-        names = " and ".join(repr(one.name) for one in needed)
-        sizes = dict.fromkeys(n for one in needed for n in one.needs if n in context)
+        names = " and ".join(repr(one.name) for one in self.constraints)
+        sizes = dict.fromkeys(n for one in self.constraints for n in one.needs if n in context)
         at = " at " + ", ".join(f"{n}={context[n]}" for n in sizes) if sizes else ""
         told = f"; {raised[0]}" if raised else ""
         return (

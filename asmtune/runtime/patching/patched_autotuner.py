@@ -159,6 +159,6 @@ def convert(instance: Any, options: Mapping[str, Any]) -> ConvertedAutotuner:
     if rules is not None:
         function = python_function(instance.fn)
         full_name = f"{function.__module__}.{function.__qualname__}"
-        keys = rules.key(full_name, keys, instance.arg_names)
+        keys = rules.key(full_name, keys)
     converted = decorator_options(list(instance.configs), keys, pruning, keywords, strict=False)
     return ConvertedAutotuner(instance.fn, converted, instance.configs)

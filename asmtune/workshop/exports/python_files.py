@@ -1,17 +1,16 @@
 """Stored configs as a Python file that runs without asmtune.
 
-A store holds dtypes and tuples as text. A literal of the file has the value that a kernel takes,
-with `tl` for Triton's language; a text that names a dtype is taken for the dtype.
+A store holds dtypes as text. A literal of the file has the value that a kernel takes, with `tl` for
+Triton's language; a text that names a dtype is taken for the dtype. A tuple is refused.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import version_of
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.keys.buckets import bucket_of
@@ -106,23 +105,24 @@ _DTYPES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Names of dtypes in `triton.language` by the text that a store holds."""
 
-_TEXTS: Final = frozenset(_DTYPES.values())
-_LANGUAGE: Final = "triton.language"
-
 
 def python_file(entries: Iterable[KeyedConfigs]) -> str:
-    """Write the text of a Python file with functions of the key and of the kernel."""
+    """Write the text of a Python file with functions of the key and of the kernel.
+
+    Raises:
+        InputError: a config has a tuple.
+    """
     listed = sorted(entries, key=_place)
     configs = [[_dict_literal(c.to_dict()) for c in entry.configs] for entry in listed]
     kernel = listed[0].key.kernel
     plain = kernel if kernel.isascii() and kernel.isprintable() and '"' not in kernel else "kernel"
     values = (v for e in listed for c in e.configs for v in c.stored_kwargs().values())
-    has_dtypes = any("tl." in (text := _literal(value)) and text != repr(value) for value in values)
+    has_dtypes = any(isinstance(value, str) and value in _DTYPES for value in values)
     head = _HEAD.format(
         version=version_of("asmtune"),
         kernel=plain.replace("\\", ""),
         needs="Triton" if has_dtypes else "Python",
-        imports=f"\nimport {_LANGUAGE} as tl\n" if has_dtypes else "",
+        imports="\nimport triton.language as tl\n" if has_dtypes else "",
         options=tuple(OPTION_AXES),
     )
     rows = []
@@ -163,39 +163,15 @@ def _dict_literal(values: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Write a stored value of a config: as a dtype or a tuple if it is the text of one."""
-    if not isinstance(value, str):
-        return repr(value)
-    if value in _DTYPES:
+    """Write a stored value of a config; the text of a dtype as the dtype.
+
+    Raises:
+        InputError: it is the text of a tuple, whose values a store does not tell.
+    """
+    if isinstance(value, str) and value in _DTYPES:
         return f"tl.{_DTYPES[value]}"
-    literal = None
-    if value.startswith("("):
-        with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-            literal = _tuple_text(ast.parse(value, mode="eval").body)
-    return repr(value) if literal is None else literal
-
-
-class _DtypesFromLanguage(ast.NodeTransformer):
-    """Takes the dtypes in an expression from `tl`."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Name the same dtype of `tl`."""
-        module, _, name = ast.unparse(node).rpartition(".")
-        is_dtype = module in ("tl", _LANGUAGE) and name in _TEXTS
-        return ast.Name(f"tl.{name}") if is_dtype else node
-
-
-_IN_TUPLES: Final = (ast.Tuple, ast.Constant, ast.UnaryOp, ast.USub, ast.Load)
-
-
-def _tuple_text(node: ast.expr) -> str | None:
-    """Write a tuple of literals and dtypes; None for another expression."""
-    if not isinstance(node, ast.Tuple):
-        return None
-    renamed = _DtypesFromLanguage().visit(node)
-    # No other name has a dot.
-    is_plain = all(
-        isinstance(part, _IN_TUPLES) or (isinstance(part, ast.Name) and "." in part.id)
-        for part in ast.walk(renamed)
-    )
-    return ast.unparse(renamed) if is_plain else None
+    if isinstance(value, str) and value.startswith("(") and value.endswith(")"):
+        raise InputError(
+            f"a config has the tuple {value}, which a Python file cannot hold; take --format json"
+        )
+    return repr(value)

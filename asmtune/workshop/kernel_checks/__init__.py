@@ -3,7 +3,6 @@
 checks         `check_kernel`: a kernel against a float64 reference on inputs that find faults
 inputs         those inputs: special values, layouts, sizes that blocks miss
 tolerances     how far a result may lie from the exact one, by its dtype
-pipelines      several kernels, compared after each
 reports        comparisons and diagnoses as records and text
 pytest_plugin  fixtures of pytest
 diagnose       experiments that name the cause of a wrong result, on the modules of `subjects`
@@ -22,20 +21,16 @@ if TYPE_CHECKING:
     from asmtune.workshop.kernel_checks.checks import check_kernel as check_kernel
     from asmtune.workshop.kernel_checks.devices import import_kernel as import_kernel
     from asmtune.workshop.kernel_checks.inputs import odd_shapes as odd_shapes
-    from asmtune.workshop.kernel_checks.pipelines import PipelineStage as PipelineStage
-    from asmtune.workshop.kernel_checks.pipelines import check_pipeline as check_pipeline
     from asmtune.workshop.kernel_checks.reports import TestReport as TestReport
     from asmtune.workshop.kernel_checks.reports import WrongResultError as WrongResultError
     from asmtune.workshop.kernel_checks.tolerances import Tolerance as Tolerance
 
 _HOMES = {
     "KernelChecks": "asmtune.workshop.kernel_checks.checks",
-    "PipelineStage": "asmtune.workshop.kernel_checks.pipelines",
     "TestReport": "asmtune.workshop.kernel_checks.reports",
     "Tolerance": "asmtune.workshop.kernel_checks.tolerances",
     "WrongResultError": "asmtune.workshop.kernel_checks.reports",
     "check_kernel": "asmtune.workshop.kernel_checks.checks",
-    "check_pipeline": "asmtune.workshop.kernel_checks.pipelines",
     "import_kernel": "asmtune.workshop.kernel_checks.devices",
     "odd_shapes": "asmtune.workshop.kernel_checks.inputs",
 }

@@ -1,12 +1,10 @@
-"""`Fp8Linear`: a linear layer in FP8 by plain PyTorch; models that have some, and which layers."""
+"""`Fp8Linear`: a linear layer in FP8 by plain PyTorch, and models that have some."""
 
 from __future__ import annotations
 
 import copy
-import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +12,7 @@ from torch import nn
 
 from asmtune.base.errors import InputError
 from asmtune.workshop.lowprec.casting import Granularity, amax_of, dequantize, quantize
-from asmtune.workshop.lowprec.layers import ModelTrace, check_module
+from asmtune.workshop.lowprec.layers import check_module
 from asmtune.workshop.lowprec.scaler import Scaler
 
 PER_ROW = Granularity((1, -1))
@@ -128,72 +126,3 @@ def with_fp8(
         if isinstance(part, nn.TransformerEncoder):
             part.use_nested_tensor = False  # nested tensors need the fused path
     return made
-
-
-@dataclass(frozen=True)
-class PrecisionPolicy:
-    """Layers by precision.
-
-    Attributes:
-        low: names of layers in low precision.
-        high: names of layers that stay in 16 bits, the one taken out first at the front.
-        error: the estimated error with this policy; see `choose_precision`.
-        share: share of the candidates' FLOPs that stay in low precision.
-    """
-
-    low: tuple[str, ...]
-    high: tuple[str, ...]
-    error: float
-    share: float
-
-
-def choose_precision(
-    found: ModelTrace,
-    budget: float,
-    names: Sequence[str],
-) -> PrecisionPolicy:
-    """Choose which layers stay in 16 bits, so that the estimated error is within a budget.
-
-    The estimate is the root of the sum of the squares of the layers' own relative errors (RMS of
-    the error over RMS of the output), as if these were independent and passed through unchanged.
-    Greedily the layer with the most squared error per FLOP is taken out first: it buys the most
-    accuracy for the least speed. A layer that gives NaN or infinity where its reference
-    does not never stays in low precision. Trace the mixed model to know its error.
-
-    Args:
-        found: trace of the model with all candidates in low precision.
-        budget: largest estimated relative error.
-        names: candidates; all calls of a layer count together.
-
-    Raises:
-        InputError: a name is not in the trace, the budget is no number of 0 or more, or the trace
-            has no such costs.
-    """
-    is_number = isinstance(budget, int | float)
-    if not (is_number and 0 <= budget < math.inf):
-        raise InputError(f"choose_precision: budget={budget!r}: give a number from 0")
-    errors: Counter[str] = Counter()
-    costs: Counter[str] = Counter()
-    for layer in found.layers:
-        name = layer.name.partition("#")[0]
-        # rms_share leaves out places that are not finite, and is NaN where all are.
-        share = layer.alone.rms_share
-        share = math.inf if layer.alone.nonfinite or math.isnan(share) else share
-        errors[name] += share**2  # type: ignore[assignment]
-        costs[name] += layer.flops
-    unknown = [name for name in names if name not in errors]
-    if unknown:
-        raise InputError(f"choose_precision: {unknown[0]!r} is no layer of the trace")
-    whole = math.fsum(costs[name] for name in names)
-    if names and not whole:
-        raise InputError("choose_precision: no layer of these has FLOPs to save")
-    low = sorted(names, key=lambda name: errors[name] / costs[name] if costs[name] else math.inf)
-    high: list[str] = []
-    while low and math.sqrt(math.fsum(errors[name] for name in low)) > budget:
-        high.append(low.pop())
-    return PrecisionPolicy(
-        low=tuple(name for name in names if name in low),
-        high=tuple(high),
-        error=math.sqrt(math.fsum(errors[name] for name in low)),
-        share=math.fsum(costs[name] for name in low) / whole if whole else 0.0,
-    )

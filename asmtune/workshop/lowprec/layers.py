@@ -1,6 +1,6 @@
-"""Errors through a model: of each layer alone, and cumulative of every module.
+"""Errors through a model: of each layer alone, and cumulative.
 
-Errors alone are those of innermost modules, which call no other module.
+Layers are innermost modules, which call no other module.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import reprlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,25 +20,19 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
-from asmtune.base.json_codec import printable
 from asmtune.measure.accuracy import AccuracyStats, measure_accuracy
-
-_HEADINGS: Final = ("module", "class", "alone", "cumulative")
 
 
 @dataclass(frozen=True)
 class LayerErrors:
-    """Errors and costs of one call of a layer, or of a module that calls others.
+    """Errors and costs of one call of a layer.
 
     Attributes:
         name: the module's name in the model; with "#2" for its second call, and so on.
         kind: its class.
-        alone: errors against the reference's layer on the same inputs; without elements for a
-            module that calls others.
-        cumulative: errors against the reference's layer in the reference model's own run; without
-            elements where one of both has no output of floats.
+        alone: errors against the reference's layer on the same inputs.
+        cumulative: errors against the reference's layer in the reference model's own run.
         flops: of a layer's products, as PyTorch's flop counter has them.
-        depth: in how many calls of modules it lies; 0 for the model itself, whose name is "".
     """
 
     name: str
@@ -46,7 +40,6 @@ class LayerErrors:
     alone: AccuracyStats
     cumulative: AccuracyStats
     flops: int
-    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,41 +49,10 @@ class ModelTrace:
     Attributes:
         layers: in the order of their calls.
         output: errors of the model's output, against the reference model's.
-        modules: calls of all modules, in the order in which they begin; the model's is the first.
     """
 
     layers: tuple[LayerErrors, ...]
     output: AccuracyStats
-    modules: tuple[LayerErrors, ...] = ()
-
-    def tree(self) -> str:
-        """Return a line for each call of a module, indented by nesting.
-
-        Errors are `rms_share`: "inf" where there is NaN or infinity that the reference lacks, "-"
-        where nothing is measured.
-        """
-        rows = [_HEADINGS, *_cells(self.modules)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        line = "  ".join(f"{{:{'>' if n > 1 else '<'}{width}}}" for n, width in enumerate(widths))
-        return "\n".join(line.format(*row) for row in rows)
-
-
-def _cells(calls: tuple[LayerErrors, ...]) -> list[tuple[str, ...]]:
-    """Make the cells of each call: what `_HEADINGS` names."""
-    path, rows = list[str](), list[tuple[str, ...]]()
-    for call in calls:
-        del path[call.depth :]
-        outer = f"{path[-1].partition('#')[0]}." if path else ""
-        label = printable(call.name.removeprefix(outer)) or "(model)"
-        errors = (_error(call.alone), _error(call.cumulative))
-        rows.append(("  " * call.depth + label, printable(call.kind), *errors))
-        path.append(call.name)
-    return rows
-
-
-def _error(stats: AccuracyStats) -> str:
-    error = "inf" if stats.nonfinite else f"{stats.rms_share:.2g}"  # rms_share leaves NaN out
-    return error if stats.elements else "-"
 
 
 def trace(model: nn.Module, batch: Any, *, reference: nn.Module | None = None) -> ModelTrace:
@@ -116,50 +78,45 @@ def trace(model: nn.Module, batch: Any, *, reference: nn.Module | None = None) -
     exact = _in_fp64("its copy", lambda: copy.deepcopy(original).double().eval())
     references = dict(exact.named_modules())
     expected: dict[str, torch.Tensor] = {}
-    layers: set[str] = set()
+    layers: list[LayerErrors] = []
 
     def keep(call: _Call, _: Any, output: Any) -> None:
         if (value := first_floats(output)) is not None:
-            expected[call.row.name] = value.clone()  # what comes after may update it in place
+            expected[call.name] = value.clone()  # what comes after may update it in place
 
     def compare(call: _Call, kwargs: Any, output: Any) -> None:
-        value, wanted, name = first_floats(output), expected.get(call.row.name), call.module
+        value = first_floats(output)
         if value is None:
             return
-        if not call.innermost:
-            if wanted is not None and wanted.shape == value.shape:
-                call.row = replace(call.row, cumulative=measure_accuracy(value, wanted))
-            return
-        if name not in references:
-            raise InputError(f"trace: reference= has no module {name!r}, which the model calls")
+        if call.module not in references:
+            raise InputError(f"trace: reference= has no module {call.module!r}, which is called")
         with FlopCounterMode(display=False) as counter:
-            layer = partial(references[name], *_double(call.inputs), **_double(kwargs))
-            alone = measure_accuracy(value, _checked(call, first_floats(_in_fp64(name, layer))))
-        cumulative = measure_accuracy(value, _checked(call, wanted))
+            layer = partial(references[call.module], *_double(call.inputs), **_double(kwargs))
+            wanted = _checked(call, first_floats(_in_fp64(call.module, layer)))
+        alone = measure_accuracy(value, wanted)
+        cumulative = measure_accuracy(value, _checked(call, expected.get(call.name)))
         flops = counter.get_total_flops()
-        call.row = replace(call.row, alone=alone, cumulative=cumulative, flops=flops)
-        layers.add(call.row.name)
+        layers.append(LayerErrors(call.name, call.kind, alone, cumulative, flops))
 
     with _evaluating(model):
         with _watched(exact, keep):
             wanted = first_floats(_in_fp64("its run", lambda: _called(exact, _double(batch))))
-        with _watched(model, compare) as calls:
+        with _watched(model, compare):
             output = first_floats(_called(model, batch))
     if output is None or wanted is None:
         raise InputError("trace: the model's output holds no tensor of floats")
-    modules = tuple(call.row for call in calls)
-    rows = tuple(row for row in modules if row.name in layers)
-    return ModelTrace(rows, measure_accuracy(output, wanted), modules)
+    return ModelTrace(tuple(layers), measure_accuracy(output, wanted))
 
 
 @dataclass
 class _Call:
-    """A call of a module while models run, what is known of it, and its inputs."""
+    """A call of a module while models run: its name, with "#2" at the second, and its inputs."""
 
     module: str
-    row: LayerErrors
+    name: str
+    kind: str
+    inputs: Any
     innermost: bool = True
-    inputs: Any = None
 
 
 After = Callable[[_Call, dict[str, Any], Any], None]
@@ -173,31 +130,28 @@ def _inputs(module: nn.Module, args: tuple[Any, ...]) -> Any:
 
 
 @contextmanager
-def _watched(model: nn.Module, after: After) -> Iterator[list[_Call]]:
-    """Call hooks around each call of a module, the model's too; yield the calls in order."""
-    counts, begun, path = Counter[str](), list[_Call](), list[_Call]()
+def _watched(model: nn.Module, after: After) -> Iterator[None]:
+    """Call `after` behind each call of an innermost module."""
+    counts, path = Counter[str](), list[_Call]()
 
     def enter(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:
         if path:
             path[-1].innermost = False
         counts[name] += 1
         text = name if counts[name] == 1 else f"{name}#{counts[name]}"
-        none = AccuracyStats(elements=0)
-        row = LayerErrors(text, type(module).__name__, none, none, 0, len(path))
-        path.append(_Call(name, row))
-        begun.append(path[-1])
-        path[-1].inputs = _inputs(module, args)
+        path.append(_Call(name, text, type(module).__name__, _inputs(module, args)))
 
     def leave(_: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:
-        after(path[-1], kwargs, output)
-        path.pop().inputs = None
+        if path[-1].innermost:
+            after(path[-1], kwargs, output)
+        path.pop()
 
     handles = list[RemovableHandle]()
     for name, module in model.named_modules():
         handles.append(module.register_forward_pre_hook(partial(enter, name)))
         handles.append(module.register_forward_hook(leave, with_kwargs=True))
     try:
-        yield begun
+        yield
     finally:
         for handle in handles:
             handle.remove()
@@ -284,5 +238,5 @@ def first_floats(output: Any) -> torch.Tensor | None:
 
 def _checked(call: _Call, value: torch.Tensor | None) -> torch.Tensor:
     if value is None:
-        raise InputError(f"trace: the reference model gives no output of {call.row.name}")
+        raise InputError(f"trace: the reference model gives no output of {call.name}")
     return value

@@ -1,11 +1,11 @@
-"""`Scaler`: scales from the running amax of a tensor that is seen again and again; their cost."""
+"""`Scaler`: scales from the running amax of a tensor that is seen again and again."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 import torch
@@ -13,13 +13,11 @@ import torch
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.json_codec import shown
 from asmtune.base.text import user_stacklevel
-from asmtune.measure.accuracy import measure_accuracy
 from asmtune.workshop.lowprec.casting import (
     E4M3,
     Granularity,
     amax_of,
     checked_format,
-    count_clipped,
     dequantize,
     quantize,
 )
@@ -290,52 +288,3 @@ def _is_amax(value: Any) -> bool:
 
 def _warn(message: str) -> None:
     warnings.warn(message, ScaleWarning, stacklevel=user_stacklevel())
-
-
-@dataclass(frozen=True)
-class ScalerFigures:
-    """Results of a scaler over batches, each cast by the scales known before it.
-
-    Attributes:
-        granularity: the blocks that share a scale.
-        scales: number of them.
-        clip: share of the finite elements that saturate; see `casting.count_clipped`.
-        p99: 99th percentile of the relative error of what is cast and cast back, as
-            `measure.accuracy` has it, with the RMS of each channel of the last axis in the place of
-            that of all, which an outlier channel would set.
-    """
-
-    granularity: Granularity
-    scales: int
-    clip: float
-    p99: float
-
-
-def evaluate_scaler(batches: Sequence[torch.Tensor], scaler: Scaler) -> ScalerFigures:
-    """Cast every batch but the first by the scales of those before it, as a program would.
-
-    Args:
-        batches: two tensors or more, of one shape.
-        scaler: options of the scaler; it is left as it is, and a new one begins.
-
-    Raises:
-        InputError: there are fewer than two batches, or blocks do not divide them.
-    """
-    if len(batches) < 2:
-        raise InputError(f"{len(batches)} batches: give two or more, the first for its scales")
-    fresh = replace(scaler)
-    clipped = finite = 0
-    cast, reference = [], []
-    for place, values in enumerate(batches):
-        if place:
-            clipped += count_clipped(values, fresh.scale, fresh.dtype)
-            finite += int(values.isfinite().sum())
-            cast.append(fresh.dequantize(fresh.quantize(values)))
-            reference.append(values.float())
-        fresh.update(values)
-    original = torch.stack(reference)
-    usual = torch.where(original.isfinite(), original, 0.0).square()
-    usual = usual.mean(tuple(range(original.dim() - 1)), keepdim=True).sqrt_().clamp_(min=1e-30)
-    stats = measure_accuracy(torch.stack(cast) / usual, original / usual)
-    clip = clipped / max(1, finite)
-    return ScalerFigures(scaler.granularity, fresh.scale.numel(), clip, stats.p99)

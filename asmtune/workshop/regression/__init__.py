@@ -4,5 +4,5 @@ processes     stored configs to rows, timed in several processes one after anoth
 process_main  what such a process runs: a config compiled and timed, for each row
 run           the record of a bench run, and its file
 compare       verdicts at a stated level; which runs may be compared
-accuracy_*    errors of a kernel's variants, and limits that guard them
+accuracy_*    errors of a kernel's variants
 """

@@ -31,7 +31,7 @@ from asmtune.workshop.regression.accuracy_subject import (
     variant_of,
 )
 from asmtune.workshop.regression.compare import environment_here
-from asmtune.workshop.regression.run import BenchSubject, Environment
+from asmtune.workshop.regression.run import Environment
 
 WIDER: Final = ("fp64", "fp32")
 _LIMIT: Final = "limit"
@@ -84,15 +84,6 @@ class AccuracyRun:
     against: str
     seed: int
     rows: tuple[AccuracyRow, ...]
-
-    @property
-    def terms(self) -> str:
-        """Return the reference, with which the names of its subjects' variants end."""
-        return f", against {self.against}"
-
-    def subject(self, row: AccuracyRow) -> BenchSubject:
-        """Return what identifies a row in every run."""
-        return BenchSubject(self.kernel, self.shape, row.dtype, row.name + self.terms)
 
 
 @dataclass(frozen=True)

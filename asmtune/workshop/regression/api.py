@@ -18,7 +18,7 @@ from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, 
 
 if TYPE_CHECKING:
     from asmtune.workshop.regression.accuracy_run import AccuracyRun
-    from asmtune.workshop.regression.compare import Check, CheckFinding
+    from asmtune.workshop.regression.compare import Check
     from asmtune.workshop.regression.run import BenchRun
 
 BENCH_PROCESSES: Final = 8
@@ -91,7 +91,7 @@ def check(
     threshold: float = 0.03,
     level: float = 0.01,
     any_board: bool = False,
-) -> Check[CheckFinding]:
+) -> Check:
     """Compare a bench run with a baseline, as `asmtune check` does; needs no GPU.
 
     Args:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations, write_result
 from asmtune.workshop.regression.api import MOST_LEVEL, MOST_THRESHOLD
-
-if TYPE_CHECKING:
-    from asmtune.workshop.regression.compare import Check
 
 SLOWER: Final = 1
 INCOMPARABLE: Final = 3
@@ -49,7 +46,8 @@ def check(
     """
     limit = share_of("--threshold", threshold, MOST_THRESHOLD)
     chance = share_of("--level", level, MOST_LEVEL)
-    check_format(format_)
+    if format_ not in _FORMATS:
+        raise InputError(f"--format {format_!r}: one of {', '.join(_FORMATS)}")
     if output is not None:
         check_destinations([("--output", output)], {"the run": run, "--baseline": baseline})
     from asmtune.workshop.regression.api import check as run_check
@@ -57,13 +55,11 @@ def check(
 
     base = read_run(baseline, "--baseline")
     result = run_check(read_run(run), base, threshold=limit, level=chance, any_board=any_board)
-    write_result(rendered(result, format_), output)
-    end(result)
+    from asmtune.workshop.regression.check_page import check_json, check_markdown, check_table
 
-
-def end(result: Check[Any]) -> None:
-    """Exit with the code of a check's outcome, unless it is fine."""
-    codes = {"slower": SLOWER, "worse": SLOWER, "incomparable": INCOMPARABLE}
+    forms = {"text": check_table, "markdown": check_markdown, "json": check_json}
+    write_result(forms[format_](result), output)
+    codes = {"slower": SLOWER, "incomparable": INCOMPARABLE}
     if code := codes.get(result.outcome):
         raise typer.Exit(code)
 
@@ -80,20 +76,3 @@ def share_of(option: str, text: str, most: float) -> float:
             f"{100 * most:g}%"
         )
     return value
-
-
-def check_format(form: str) -> None:
-    """Make sure that a form of the result is known.
-
-    Raises:
-        InputError: it is not.
-    """
-    if form not in _FORMATS:
-        raise InputError(f"--format {form!r}: one of {', '.join(_FORMATS)}")
-
-
-def rendered(result: Check[Any], form: str) -> object:
-    """Write a check as text, Markdown or JSON."""
-    from asmtune.workshop.regression.check_page import check_json, check_markdown, check_table
-
-    return {"text": check_table, "markdown": check_markdown, "json": check_json}[form](result)

@@ -1,9 +1,9 @@
-"""A check of times or of errors as a table, Markdown and JSON; a bench run as a table."""
+"""A check as a table, Markdown and JSON; a bench run as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -21,13 +21,11 @@ _HEADINGS: Final = (
     *("kernel", "shape", "dtype", "verdict"),
     *("before us", "now us", "change", "limit us", "p90 us", "p99 us", "RSD"),
 )
-_ERROR_HEADINGS: Final = (
-    *("kernel", "shape", "dtype", "verdict", "variant", "metric"),
-    *("now", "limit", "of limit"),
-)
+_LEFT: Final = 4
+"""Columns of text, before those of numbers."""
+
 _COLOURS: Final = {
     "slower": "red",
-    "worse": "red",
     "failed": "red",
     "faster": "green",
     "gone": "yellow",
@@ -35,18 +33,17 @@ _COLOURS: Final = {
 }
 
 
-def check_table(check: Check[Any]) -> Group:
+def check_table(check: Check) -> Group:
     """Tabulate every row, the gravest first, then the remarks."""
     title = f"{check.run} against {check.base}"
-    heads, left = _headings(check.findings)
-    table = plain_table(title, heads, left=left, spare=("limit us", "p90 us", "p99 us", "RSD"))
+    table = plain_table(title, _HEADINGS, left=_LEFT, spare=("limit us", "p90 us", "p99 us", "RSD"))
     for finding in ordered(check.findings):
         table.add_row(*_cells(finding), style=_COLOURS.get(finding.verdict))
     lines: list[RenderableType] = [Text(line) for line in _lines(check)]
     return Group(table, *lines)
 
 
-def check_markdown(check: Check[Any]) -> str:
+def check_markdown(check: Check) -> str:
     """Write Markdown for a pull request: a sentence, the rows that matter, the others folded."""
     loud = [f for f in ordered(check.findings) if f.verdict != "unchanged"]
     quiet = [f for f in ordered(check.findings) if f.verdict == "unchanged"]
@@ -66,7 +63,7 @@ def check_markdown(check: Check[Any]) -> str:
     return "\n\n".join(parts)
 
 
-def check_json(check: Check[Any]) -> str:
+def check_json(check: Check) -> str:
     """Write the check as JSON, with its outcome, the counts and each row's ratio."""
     findings = [to_json(finding) | {"ratio": finding.ratio} for finding in ordered(check.findings)]
     document = {**to_json(check), "findings": findings}
@@ -75,21 +72,18 @@ def check_json(check: Check[Any]) -> str:
     )
 
 
-def ordered(findings: Sequence[Any]) -> list[Any]:
+def ordered(findings: Sequence[CheckFinding]) -> list[CheckFinding]:
     """Sort findings by verdict, the greatest change first."""
     return sorted(findings, key=lambda f: (VERDICTS.index(f.verdict), -abs((f.ratio or 1) - 1)))
 
 
-def _sentence(check: Check[Any]) -> str:
+def _sentence(check: Check) -> str:
     heads = {"fine": "No slowdown", "slower": "Slowdown", "incomparable": "Not comparable"}
-    if _headings(check.findings)[0] is _ERROR_HEADINGS:
-        heads = {"fine": "No larger error", "incomparable": "No limits yet"}
-    heads["worse"] = "Larger error"
     counts = ", ".join(f"{count} {verdict}" for verdict, count in check.counts.items())
     return f"{heads[check.outcome]}: {counts}"
 
 
-def _lines(check: Check[Any]) -> Iterator[str]:
+def _lines(check: Check) -> Iterator[str]:
     for finding in ordered(check.findings):
         if finding.remark and not check.obstacles:
             yield f"{_name(finding)}: {one_line(finding.remark)}"
@@ -98,29 +92,18 @@ def _lines(check: Check[Any]) -> Iterator[str]:
     yield f"{_sentence(check)} ({check.terms.words})"
 
 
-def _name(finding: Any) -> str:
+def _name(finding: CheckFinding) -> str:
     subject = finding.subject
-    named = f"{one_line(subject.kernel)} {words(subject.shape)} {one_line(subject.dtype)}"
-    return f"{named} {finding.metric}" if subject.variant is not None else named
+    return f"{one_line(subject.kernel)} {words(subject.shape)} {one_line(subject.dtype)}"
 
 
-def _headings(findings: Sequence[Any]) -> tuple[tuple[str, ...], int]:
-    """Return the columns of times or of errors, and how many of them hold text."""
-    timed = not findings or isinstance(findings[0], CheckFinding)
-    return (_HEADINGS, 4) if timed else (_ERROR_HEADINGS, 6)
-
-
-def _cells(finding: Any) -> tuple[str, ...]:
+def _cells(finding: CheckFinding) -> tuple[str, ...]:
     subject = finding.subject
-    first = (one_line(subject.kernel), words(subject.shape), one_line(subject.dtype))
-    if not isinstance(finding, CheckFinding):
-        value, ratio = finding.value, finding.ratio
-        named = (finding.verdict, one_line(subject.variant or ""), finding.metric)
-        text = "-" if value is None else f"{value:.3g}"
-        return (*first, *named, text, f"{finding.limit:.3g}", share(ratio))
     now = finding.run_statistics
     return (
-        *first,
+        one_line(subject.kernel),
+        words(subject.shape),
+        one_line(subject.dtype),
         finding.verdict,
         number(finding.base_us, 2),
         number(finding.run_us, 2),
@@ -132,13 +115,12 @@ def _cells(finding: Any) -> tuple[str, ...]:
     )
 
 
-def _markdown_table(findings: Sequence[Any]) -> str:
-    columns, left = _headings(findings)
-    heads = (*columns, "remark")
+def _markdown_table(findings: Sequence[CheckFinding]) -> str:
+    heads = (*_HEADINGS, "remark")
     rows = [(*_cells(finding), one_line(finding.remark)) for finding in findings]
     lines = [
         "| " + " | ".join(heads) + " |",
-        "|" + "---|" * left + "---:|" * (len(columns) - left) + "---|",
+        "|" + "---|" * _LEFT + "---:|" * (len(_HEADINGS) - _LEFT) + "---|",
     ]
     lines += ["| " + " | ".join(map(_plain, row)) + " |" for row in rows]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Final, Literal
 
 from asmtune.base.fingerprint import digest, versions
 from asmtune.core.records.tuned import SampleStatistics
@@ -32,10 +32,10 @@ from asmtune.workshop.regression.run import (
     TimedSubject,
 )
 
-VERDICTS: Final = ("slower", "worse", "failed", "faster", "unchanged", "new", "gone", "not judged")
+VERDICTS: Final = ("slower", "failed", "faster", "unchanged", "new", "gone", "not judged")
 """In the order in which tables show them."""
 
-_JUDGED: Final = ("slower", "worse", "failed", "faster", "unchanged")
+_JUDGED: Final = ("slower", "failed", "faster", "unchanged")
 
 
 @dataclass(frozen=True)
@@ -89,22 +89,18 @@ class CheckFinding:
         return self.run_us / self.base_us
 
 
-F = TypeVar("F", bound=Any)
-"""`CheckFinding`, or `ErrorFinding` of `accuracy_guard`."""
-
-
 @dataclass(frozen=True)
-class Check(Generic[F]):
+class Check:
     """The findings of a check of two runs, by their names, one a subject.
 
-    Terms are `Terms`, or another record with `words`. Obstacles are why nothing was judged;
+    Obstacles are why nothing was judged;
     remarks are what differs besides times.
     """
 
-    terms: Any
+    terms: Terms
     base: str
     run: str
-    findings: tuple[F, ...]
+    findings: tuple[CheckFinding, ...]
     obstacles: tuple[str, ...]
     remarks: tuple[str, ...]
 
@@ -115,11 +111,9 @@ class Check(Generic[F]):
         return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}
 
     @property
-    def outcome(self) -> Literal["fine", "slower", "worse", "incomparable"]:
+    def outcome(self) -> Literal["fine", "slower", "incomparable"]:
         """Sum the check up; a kernel that fails counts as slower."""
         counts = self.counts
-        if "worse" in counts:
-            return "worse"
         if "slower" in counts or "failed" in counts:
             return "slower"
         return "fine" if any(verdict in counts for verdict in _JUDGED) else "incomparable"
@@ -209,7 +203,7 @@ def _hindrances(run: BenchRun) -> Iterator[str]:
                 yield str(reason)
 
 
-def compare(base: BenchRun, run: BenchRun, terms: Terms) -> Check[CheckFinding]:
+def compare(base: BenchRun, run: BenchRun, terms: Terms) -> Check:
     """Judge a run against a baseline."""
     reasons = obstacles(base, run, any_board=terms.any_board)
     notes = remarks(base, run)

@@ -50,19 +50,16 @@ class BenchSubject:
         kernel: the kernel module's name; not the function's, which holds the file's path.
         shape: sizes as the module takes them; what it derives from them may change.
         dtype: canonical name, as the module takes it.
-        variant: how it is called and compared, in a run that measures errors; None for times.
     """
 
     kernel: str
     shape: Mapping[str, Any]
     dtype: str
-    variant: str | None = None
 
     @cached_property
     def identity(self) -> str:
         """Return a text that is equal for equal subjects."""
-        variant = [] if self.variant is None else [self.variant]
-        return canonical([self.kernel, dict(self.shape), self.dtype, *variant])
+        return canonical([self.kernel, dict(self.shape), self.dtype])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 import triton
 import triton.language as tl
-from triton.backends.compiler import GPUTarget
 from typer.testing import CliRunner
 
 from asmtune.base.errors import InputError
@@ -25,9 +23,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
-from asmtune.store.seeds import SeedFolder, configs_of
+from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records
-from asmtune.workshop.exports.python_files import python_file
 
 MATMUL = "pkg.matmul"
 H200, B200 = "NVIDIA H200", "NVIDIA B200"
@@ -182,33 +179,16 @@ def test_lists_are_for_triton(cache: Path, tmp_path: Path) -> None:
         configs("pkg.other")
 
 
-@triton.jit
-def _typed(out_ptr, DTYPE: tl.constexpr, TILE: tl.constexpr, MODE: tl.constexpr):
-    value = tl.full((TILE[0], TILE[1]), 1, DTYPE).to(TILE[2])
-    tl.static_assert(MODE == "(1, no tuple")
-    tl.store(out_ptr, tl.sum(value).to(tl.float32))
-
-
 def test_values_are_those_of_a_kernel(cache: Path, tmp_path: Path) -> None:
-    """Dtypes and tuples are values in the file, which compile."""
-    values = {"DTYPE": tl.float16, "TILE": (2, 8, tl.bfloat16), "MODE": "(1, no tuple"}
-    config = Config(values, num_warps=2)
-    odd = Config({"DTYPE": tl.float8e4nv, "TILE": ((-1, "a'b"), 2.5, True, None), "MODE": "(x,)"})
-    store(record({"M": 1}, config), record({"M": 2}, odd))
+    """Dtypes are values in the file; a tuple, which a store holds as text, is refused."""
+    config = Config({"DTYPE": tl.float16, "WIDE": tl.float8e4nv, "MODE": "(1, no tuple"})
+    store(record({"M": 1}, config), record({"M": 2}, Config({"TILE": (2, 8)}), kernel="pkg.tiled"))
     path = tmp_path / "out.py"
-    run("export", path, "--format", "python")
+    run("export", path, "--format", "python", "--kernel", MATMUL)
     names = executed(path)
-    at = (MATMUL, {"a": "fp16"}, H200)
-    given, other = (names["config"](*at, {"M": size}, strict=True) for size in (1, 2))
-    assert given == config.values()
-    assert other == odd.values()
-    own = names["configs"](MATMUL)
-    assert [(one.kwargs, one.num_warps) for one in own] == [(values, 2), (odd.kwargs, 4)]
-    given.pop("num_stages")
-    options = {"num_warps": given.pop("num_warps")}
-    signature = {"out_ptr": "*fp32", **dict.fromkeys(values, "constexpr")}
-    source = triton.compiler.ASTSource(_typed, signature, given)
-    assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    assert names["config"](MATMUL, {"a": "fp16"}, H200, {"M": 1}, strict=True) == config.values()
+    assert [one.kwargs for one in names["configs"](MATMUL)] == [dict(config.kwargs)]
+    assert "the tuple (2, 8)" in refused("export", path, "--format", "python")
 
 
 def test_files_need_no_asmtune(cache: Path, tmp_path: Path) -> None:
@@ -292,12 +272,6 @@ def test_awkward_names(cache: Path, tmp_path: Path) -> None:
     assert names["configs"](odd.kernel)[0].kwargs == dict(config.kwargs)
 
 
-def test_files_do_not_depend_on_order() -> None:
-    """Records in another order give the same bytes."""
-    entries = [found for one in RECORDS if (found := configs_of(one, 2)) is not None]
-    assert python_file(entries) == python_file(reversed(entries))
-
-
 MOE_RECORDS = tuple(
     record(
         {"num_tokens": m, "E": 8, "N": 14336, "K": 4096},
@@ -346,18 +320,6 @@ def test_sglang_files(cache: Path, tmp_path: Path) -> None:
     assert path.name == (
         "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
     )
-
-
-def test_folder_of_sglangs_triton(cache: Path, tmp_path: Path) -> None:
-    """The folder has the whole version, as SGLang spells it; a name that is none is refused."""
-    for version in ("3.6.0+git12ab", "main/../.."):
-        one = record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel=version)
-        store(replace(one, provenance=replace(one.provenance, triton=version)))
-    command = ("export", tmp_path, "--format", "sglang-moe", "--kernel")
-    run(*command, "3.6.0+git12ab")
-    (path,) = (tmp_path / "configs").iterdir()
-    assert path.name == "triton_3_6_0+git12ab"
-    assert "'main/../..' is no version of Triton" in refused(*command, "main/../..")
 
 
 def test_moe_round_trip(cache: Path, tmp_path: Path) -> None:
@@ -442,14 +404,9 @@ def test_fused_moe_kernel_of_the_engines(cache: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--map", "N=N/3"), "14336/3 is no whole number"),
         (("--map", "N=num_token"), "it has E, K, N, num_tokens; did you mean num_tokens?"),
-        (("--map", "N"), "'N' is not NAME=VALUE"),
         (("--map", "Q=1"), "--map Q: expected one of M, E, N"),
-        (("--map", "N=N", "--map", "N=K"), "--map N is given twice"),
-        (("--map", "dtype=a/b"), "expected a name such as fp8_w8a8"),
         (("--map", "block_shape=128"), "expected two, such as 128,128"),
-        (("--map", "down=true"), "--map down: expected one of M, E, N"),
         (("--map", "BLOCK_SIZE_M=BM"), "configs have no BLOCK_SIZE_M (they have"),
         (("--fastest", "2"), "have one config for a number of tokens"),
         (("--only", "K=1"), "no record of kernel (any) on device (any) with K=1"),
@@ -464,50 +421,38 @@ def test_bad_options(cache: Path, tmp_path: Path, options: tuple[str, ...], expe
 
 def test_what_moe_files_cannot_say(cache: Path, tmp_path: Path) -> None:
     """Records that a file cannot hold are refused in one line, and nothing is written."""
-    out, form = tmp_path / "out", ("--format", "sglang-moe")
-    store(record({"M": 1, "N": 2}, Config(MOE)))
-    assert "known to be E (its key has M, N): say which, --map E=ARGUMENT" in refused(
-        "export", out, *form
+    out, form = tmp_path / "out", ("--format", "sglang-moe", "--kernel")
+    shape = {"M": 1, "N": 2, "E": 3}
+    store(
+        record({"M": 1, "N": 2}, Config(MOE), kernel="lacks"),
+        record(shape, Config({**MOE, "EVEN": True}), kernel="even"),
+        record(shape, Config({**MOE, "SPLIT_K": 4}), kernel="split"),
+        record(shape, Config(MOE), kernel="narrow", dtypes={"a": "i8"}),
+        *(
+            record({**shape, "K": k}, Config({**MOE, "GROUP_SIZE_M": k}), kernel="both")
+            for k in (4, 8)
+        ),
     )
-    store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, "EVEN": True}), kernel="b"))
-    assert "its configs have EVEN=True, which" in refused("export", out, *form, "--kernel", "b")
-    for name, value in (("USE_TMA", True), ("SPLIT_K", 4)):
-        store(record({"M": 1, "N": 2, "E": 3}, Config({**MOE, name: value}), kernel=name))
-        command = ("export", out / name, "--kernel", name, "--format")
-        assert f"have {name}={value}, which the fused_moe kernel of vllm" in refused(
-            *command, "vllm-moe"
-        )
-        run(*command, "sglang-moe")
-    shutil.rmtree(out)
-    store(record({"M": 1, "N": 2, "E": 3}, Config(MOE), kernel="c", dtypes={"a": "i8"}))
-    assert "do not say how it quantises" in refused("export", out, *form, "--kernel", "c")
-    both = [
-        record({"M": 1, "N": 2, "E": 3, "K": k}, Config({**MOE, "GROUP_SIZE_M": k}), kernel="d")
-        for k in (4, 8)
-    ]
-    store(*both)
-    assert "has one config for M=1, and two keys differ: d {" in refused(
-        "export", out, *form, "--kernel", "d"
-    )
+    assert "known to be E (its key has M, N)" in refused("export", out, *form, "lacks")
+    assert "EVEN=True" in refused("export", out, *form, "even")
+    vllm = ("--format", "vllm-moe", "--kernel", "split")
+    assert "SPLIT_K=4, which the fused_moe kernel of vllm" in refused("export", out, *vllm)
+    assert "how it quantises" in refused("export", out, *form, "narrow")
+    assert "one config for M=1, and two keys differ" in refused("export", out, *form, "both")
     assert not out.exists()
-    run("export", out, *form, "--kernel", "d", "--only", "K=8")
-    assert "--map is for vllm-moe" in refused("export", out, "--format", "json", "--map", "M=M")
+    run("export", out, *form, "both", "--only", "K=8")
+    run("export", out, *form, "split")
+    assert "--map is for" in refused("export", out, "--format", "json", "--map", "M=M")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("a.py", "RECORDS = []", "not JSON"),
         ("a.json", "{", "not JSON"),
-        ("a.json", "[" * 100_000, "not JSON (nested too deeply)"),
         ("E=1.json", "[]", "neither a file of `asmtune export` nor one of fused_moe configs"),
-        ("a.json", '{"1": {}}', "format"),
-        ("a.json", '{"format": "other", "version": 1}', "format"),
         ("a.json", '{"format": "asmtune-tuned", "version": 99, "records": []}', "99"),
-        ("E=1,N=2,device_name=X.json", "{}", "holds no config"),
         ("E=1,N=2,device_name=X.json", '{"a": {}}', "'a': expected a number of tokens"),
         ("E=1,N=2,device_name=X.json", '{"1": 7}', "1: expected a config, got 7"),
-        ("E=1,N=2,device_name=X.json", '{"1": {"num_warps": 0}}', "1.num_warps: expected a whole"),
         ("E=1,N=2,device_name=X.json", '{"1": {"A": []}}', "1.A: expected a finite number"),
     ],
 )
@@ -525,15 +470,12 @@ def test_damaged_files(cache: Path, tmp_path: Path, name: str, text: str, expect
 def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
     """An empty store, a missing file and a bad place each give one line."""
     form = ("--format", "python")
-    assert "--shipped takes those that come with asmtune" in refused(
-        "export", tmp_path / "a", *form
-    )
+    assert "--shipped takes" in refused("export", tmp_path / "a", *form)
     store(*RECORDS)
     assert "no such folder" in refused("export", tmp_path / "no" / "a.py", *form)
     (tmp_path / "file").write_text("")
     assert "not a folder" in refused("export", tmp_path / "file", "--format", "vllm-moe")
-    assert "cannot be read (No such file" in refused("import", tmp_path / "none.json")
-    assert "cannot be read (Is a directory)" in refused("import", tmp_path)
+    assert "No such file" in refused("import", tmp_path / "none.json")
     (tmp_path / "E=1,N=2,device_name=X.json").write_text(json.dumps({"1": MOE}))
     assert "give --kernel" in refused("import", tmp_path / "E=1,N=2,device_name=X.json")
 
@@ -557,15 +499,3 @@ def test_hand_edited_winner(cache: Path, tmp_path: Path) -> None:
     assert "hand-edited IR" in refused("export", tmp_path / "a.py", "--format", "python")
     store(*RECORDS)
     assert "1 left out" in run("export", tmp_path / "a.py", "--format", "python").stderr
-
-
-def test_damaged_seeds(cache: Path, tmp_path: Path) -> None:
-    """A damaged file of seeds is left out of a search with a warning, and named by an import."""
-    store(*RECORDS)
-    run("export", tmp_path / "a.json", "--format", "json")
-    run("import", tmp_path / "a.json", "--seeds")
-    for file in (cache / "seeds").glob("*.json"):
-        file.write_text("{")
-    with pytest.warns(StoreWarning, match=r"seeds of pkg\.matmul are left out: .*not JSON"):
-        assert seeds() == {}
-    assert "not JSON" in refused("import", tmp_path / "a.json", "--seeds")

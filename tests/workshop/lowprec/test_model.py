@@ -1,8 +1,7 @@
-"""Errors through a small transformer, and its precision policy."""
+"""Errors through a small transformer, and layers in FP8."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,17 +11,14 @@ import torch
 from torch import nn
 
 from asmtune.base.errors import InputError
-from asmtune.measure.accuracy import AccuracyStats
 from asmtune.workshop.lowprec import (
     Fp8Linear,
     Granularity,
     Scaler,
-    choose_precision,
     dequantize,
     trace,
     with_fp8,
 )
-from asmtune.workshop.lowprec.layers import LayerErrors, ModelTrace
 
 
 def transformer() -> nn.Module:
@@ -110,29 +106,6 @@ def test_a_layer_called_twice_has_two_rows() -> None:
         ]
 
 
-def layer(name: str, error: float, flops: int) -> LayerErrors:
-    """A row of a trace."""
-    stats = AccuracyStats(elements=1, rms_share=error)
-    return LayerErrors(name, "Linear", stats, stats, flops)
-
-
-def test_the_policy_buys_accuracy_where_it_is_cheap() -> None:
-    """Layers with the most squared error per FLOP leave first, until the budget is kept."""
-    found = ModelTrace(
-        (layer("big", 0.04, 1000), layer("small", 0.03, 10), layer("fine", 0.01, 100)),
-        AccuracyStats(elements=1),
-    )
-    names = ["big", "small", "fine"]
-    everything = choose_precision(found, 0.06, names)
-    assert (everything.low, everything.high) == (tuple(names), ())
-    assert everything.error == pytest.approx(math.hypot(0.04, 0.03, 0.01))
-    one = choose_precision(found, 0.045, names)
-    assert (one.low, one.high) == (("big", "fine"), ("small",))
-    assert one.share == pytest.approx(1100 / 1110)
-    none = choose_precision(found, 0.0, names)
-    assert (none.low, none.error, none.share) == ((), 0.0, 0.0)
-
-
 def test_fp8_layers_follow_their_inputs_in_training_alone() -> None:
     """Scales move in training mode, stay in evaluation, and outlive a change of dtype."""
     torch.manual_seed(0)
@@ -216,21 +189,17 @@ def test_a_trace_is_the_same_where_layers_work_in_place() -> None:
     assert found.output.elements == 8 * 64
 
 
-def test_a_layer_that_gives_nan_is_not_kept_in_low_precision() -> None:
-    """The RMS share leaves NaN out, and the policy does not."""
-    stats = AccuracyStats(elements=4, nonfinite=1)
-    layer = LayerErrors("bad", "Linear", stats, stats, 1)
-    policy = choose_precision(ModelTrace((layer,), stats), 0.5, ["bad"])
-    assert (policy.low, policy.high, policy.error) == ((), ("bad",), 0.0)
-
-
 def test_a_layer_that_is_nan_in_both_models_has_no_error() -> None:
-    """Nothing was compared: the tree shows no zero, and the layer stays in 16 bits."""
+    """Nothing was compared, which is no error of 0."""
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    nn.init.constant_(model[0].weight, math.nan)
-    found = trace(model, torch.ones(2, 2))
-    assert found.tree().count("nan") == 5
-    assert choose_precision(found, 0.5, ["0"]).high == ("0",)
+    nn.init.constant_(model[0].weight, float("nan"))
+    assert not any(one.alone.rms_share == 0 for one in trace(model, torch.ones(2, 2)).layers)
+
+
+def test_a_model_that_is_one_layer_has_a_row() -> None:
+    """A model without inner modules is its own only layer."""
+    (only,) = trace(nn.Linear(2, 2), torch.ones(1, 2)).layers
+    assert (only.name, only.kind) == ("", "Linear")
 
 
 class Cast(nn.Linear):
@@ -251,11 +220,6 @@ def scripted() -> nn.Module:
         return nn.Sequential(torch.jit.script(nn.ReLU()))
 
 
-def free() -> ModelTrace:
-    """A trace of a layer without products."""
-    return ModelTrace((layer("a", 0.04, 0),), AccuracyStats(elements=1))
-
-
 def per_row() -> Fp8Linear:
     """A layer in evaluation whose input has a scale a row, of two rows."""
     made = Fp8Linear(nn.Linear(4, 4), Scaler(Granularity((1, -1))))
@@ -268,24 +232,18 @@ def per_row() -> Fp8Linear:
     ("use", "message"),
     [
         (lambda: with_fp8(transformer(), ["1"]), "'1' is no nn.Linear"),
-        (lambda: choose_precision(ModelTrace((), AccuracyStats(elements=1)), 1, ["x"]), "'x'"),
-        (lambda: choose_precision(ModelTrace((), AccuracyStats(elements=1)), -1, []), "budget=-1"),
-        (lambda: choose_precision(free(), "0.1", ["a"]), "budget='0.1'"),
-        (lambda: choose_precision(free(), 0.1, ["a"]), "no layer of these has FLOPs"),
         (lambda: per_row()(torch.ones(3, 4)), r"\(3, 1\) scales per .* has \(2, 1\)"),
         (
             lambda: trace(nn.Sequential(nn.ReLU()), torch.ones(2), reference=nn.Sequential()),
             "reference= has no module '0'",
         ),
         (lambda: trace(abs, torch.ones(2)), "trace: model is <built-in .*; give an nn.Module"),
-        (lambda: trace(nn.ReLU(), torch.ones(2), reference=1), "trace: reference is 1; give"),
         (lambda: trace(Cast(), torch.ones(2)), "reference in fp64: its run: RuntimeError: .*dtype"),
         (lambda: trace(scripted(), torch.ones(2)), "'0' is a ScriptModule, which takes no hooks"),
-        (lambda: with_fp8(nn.Linear), "with_fp8: model is <class .*; give an nn.Module"),
     ],
 )
 def test_bad_use_is_one_line(use: Callable[[], Any], message: str) -> None:
-    """Names that are no layer's, and numbers out of range, are refused in one line."""
+    """Names that are no layer's, and models that cannot be traced, are refused in one line."""
     with pytest.raises(InputError, match=message) as caught:
         use()
     assert "\n" not in str(caught.value)

@@ -22,7 +22,6 @@ from asmtune.workshop.lowprec import (
     ScaleWarning,
     count_clipped,
     dequantize,
-    evaluate_scaler,
     quantize,
 )
 from asmtune.workshop.lowprec.casting import amax_of
@@ -136,15 +135,6 @@ def test_empty_tensors_are_cast(scale: torch.Tensor) -> None:
     assert count_clipped(empty, scale) == 0
 
 
-def test_a_scale_per_tensor_serves_any_number_of_axes() -> None:
-    """The one scale of a layer whose inputs have two axes or three follows both."""
-    scaler = Scaler(method="last")
-    scaler.update(torch.ones(2, 4))
-    scaler.update(torch.full((2, 3, 4), 2.0))
-    assert float(scaler.amax) == 2.0
-    assert scaler.quantize(torch.ones(4)).shape == (4,)
-
-
 def test_a_saved_state_goes_on_where_it_was() -> None:
     """Options and state go through a file of tensors and numbers; later scales are the same."""
     torch.manual_seed(0)
@@ -168,14 +158,10 @@ def test_a_saved_state_goes_on_where_it_was() -> None:
     [
         (lambda s: s.update(dtype="torch.float8_e5m2"), "dtype='torch.float8_e5m2', this one has"),
         (lambda s: s.update(block=[1]), r"block=\[1\], this one has \[\]"),
-        (lambda s: s.update(version=2), "version 2, this asmtune has 1"),
         (lambda s: s.pop("average"), "this is no scaler's state"),
         (lambda s: s.update(average=torch.tensor([math.nan])), "it is damaged"),
-        (lambda s: s.update(version=2, more=1), "version 2, this asmtune has 1"),
         (lambda s: s.update(average=torch.tensor(1.0), amaxes=torch.tensor(1.0)), r"history \(\)"),
-        (lambda s: s.update(amaxes=torch.ones(0, 1, 1)), "history"),
         (lambda s: s.update(average=torch.ones(3)), r"scales of shape \(3,\)"),
-        (lambda s: s.update(amaxes=None), "it is damaged"),
         (lambda s: s.update(updates=-1), "it is damaged"),
     ],
 )
@@ -265,24 +251,15 @@ def test_a_malformed_state_is_refused(
     ("use", "message"),
     [
         (lambda: Scaler(Granularity((1, 3))).update(torch.ones(2, 8)), "pad it to 9, or take 2"),
-        (lambda: Scaler(Granularity((1, 3))).update(torch.ones(6)), "2 axes or more"),
         (lambda: Scaler().update(torch.ones(2, 0)), "none of them empty"),
-        (lambda: Scaler().update(torch.ones(2, dtype=torch.int32)), "floating-point"),
         (lambda: Scaler().quantize(torch.ones(2)), "has seen no values"),
         (lambda: Scaler(dtype=torch.float16), "float8_e4m3fn or"),
-        (lambda: Scaler(decay=1.0), "decay=1.0"),
         (lambda: Granularity((0,)), "sizes from 1"),
         (lambda: quantize(torch.ones(4, 6), torch.ones(4, 4)), "do not divide"),
-        (lambda: evaluate_scaler([torch.ones(3)], Scaler()), "two or more"),
         (lambda: Scaler((1, 128)), r"granularity=\(1, 128\): give a Granularity"),
         (lambda: Scaler(margin=math.nan), "margin=nan: give powers of two"),
-        (lambda: Scaler(margin=2000), "margin=2000: give powers of two, from -64 to 64"),
         (lambda: Scaler(history=1.5), "history=1.5"),
-        (lambda: Scaler(decay="0.9"), "decay='0.9'"),
         (lambda: Granularity(128), "block=128: give a tuple of sizes from 1"),
-        (lambda: Granularity((True,)), "sizes from 1"),
-        (lambda: Scaler().update([1.0]), "floating-point tensors; this is list"),
-        (lambda: quantize(torch.ones(2), 0.5), "values and scale are Tensor, float; give tensors"),
     ],
 )
 def test_bad_input_is_one_line(use: Callable[[], Any], message: str) -> None:
@@ -301,14 +278,13 @@ def test_scales_of_another_shape_are_refused() -> None:
         scaler.update(torch.ones(4, 16))
 
 
-@pytest.mark.parametrize("shape", [(8, 256), (4, 512), (4, 2), (4, 128)])
-def test_casts_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+def test_casts_of_another_shape_are_refused() -> None:
     """Scales of other blocks would be a divisor's, or one of several, and wrong silently."""
     scaler, one = Scaler(Granularity((1, 128))), Scaler(Granularity((1, 128)))
     scaler.update(torch.ones(4, 256))
     one.update(torch.ones(1, 128))
-    for each in (scaler, one):
-        for cast in (each.quantize, each.dequantize):
+    for shape in ((8, 256), (4, 512), (4, 2), (4, 128)):
+        for cast in (scaler.quantize, scaler.dequantize, one.quantize, one.dequantize):
             with pytest.raises(InputError, match=r"one scaler for each shape|do not divide|pad"):
                 cast(torch.ones(shape))
 
@@ -337,30 +313,3 @@ def test_scalers_compare_and_scales_are_finite() -> None:
     assert scaler != Scaler(margin=60.0)
     assert float(scaler.scale) == torch.finfo(torch.float32).max
     assert scaler.quantize(torch.full((2,), 3e38)).float().tolist() == [0.875, 0.875]
-
-
-def batches_with_outliers() -> list[torch.Tensor]:
-    """Batches whose channels differ in size, and vary from batch to batch."""
-    generator = torch.Generator().manual_seed(0)
-    spread = torch.exp(torch.randn(64, generator=generator))
-    spread[5] *= 1e4
-    sizes = [torch.exp(0.1 * torch.randn(64, generator=generator)) for _ in range(6)]
-    return [torch.randn(128, 64, generator=generator) * spread * size for size in sizes]
-
-
-def test_small_groups_saturate_more_and_round_finer() -> None:
-    """Running scales of small groups follow outlier channels, and are exceeded more often."""
-    batches = batches_with_outliers()
-    fine, coarse = (evaluate_scaler(batches, Scaler(Granularity((n,)))) for n in (2, 64))
-    assert (fine.scales, coarse.scales) == (32, 1)
-    assert fine.granularity == Granularity((2,))
-    assert coarse.clip < fine.clip < 0.01
-    assert 0.03 < fine.p99 < coarse.p99
-
-
-def test_clipped_elements_are_counted_by_earlier_scales() -> None:
-    """A second batch twice as large saturates in full, one as large does not."""
-    ones = torch.ones(4, 8)
-    assert evaluate_scaler([ones, 2 * ones], Scaler(method="last")).clip == 1.0
-    assert evaluate_scaler([ones, 2 * ones, ones], Scaler(method="last")).clip == 0.5
-    assert evaluate_scaler([ones, ones], Scaler()).clip == 0.0

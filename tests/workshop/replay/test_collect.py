@@ -122,13 +122,6 @@ def test_nothing_is_given_up_early(collector: Collector, monkeypatch: pytest.Mon
     assert rounds == [[64, 128, 256]] * 5 + [[128, 256]] * 16
 
 
-def test_equal_configs_are_timed_once(collector: Collector) -> None:
-    """A space that gives a config twice has one row of it."""
-    twice = Space.from_configs([Config({"BLOCK": 128}), Config({"BLOCK": 128})])
-    (task,) = collector.tasks([replace(module("scale", [4096]), space=lambda: twice)])
-    assert len(task["rows"]) == 1
-
-
 def test_modules_take_turns(collector: Collector) -> None:
     """First shapes of all modules come first, each in all its dtypes."""
     modules = [module("one", [512, 1024, 2048]), module("two", [4096], ("fp16", "fp32"))]

@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +16,7 @@ from asmtune.base.errors import InputError, OracleError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import Oracle, Row, Task, load_oracle
+from asmtune.core.oracle import Row, Task, load_oracle
 from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
@@ -77,24 +76,6 @@ def test_weights_by_hand(funnel: Funnel) -> None:
     assert result.summary("barriers")["top1"] == pytest.approx(0.2**0.5)
     assert result.summary("barriers")["worst_top10"] == 1.0
     assert result.summary("returns")["top10pct"] == pytest.approx(0.25)
-
-
-def test_json_form(funnel: Funnel) -> None:
-    """The JSON has every scorer by name with all, kernels, and the same six numbers in each."""
-    scorers = [make_scorer("weights"), make_scorer("chance")]
-    report = replay(load_oracle(TIMINGS), DATA / "kernels", funnel, scorers)
-    document = json.loads(json.dumps(report.to_json()))
-    assert list(document["scorers"]) == ["weights", "chance"]
-    numbers = {*CUTS, "worst_top10"}
-    for entry in document["scorers"].values():
-        assert set(entry["all"]) == numbers
-        assert {name: set(values) for name, values in entry["kernels"].items()} == {
-            "barriers": numbers,
-            "returns": numbers,
-        }
-    assert document["scorers"]["weights"]["all"]["worst_top10"] == 0.5
-    assert document["device"] == "NVIDIA H200"
-    assert document["target"] == "H200"
 
 
 @pytest.mark.slow
@@ -269,29 +250,6 @@ def test_a_shape_that_the_module_does_not_know(
     with pytest.raises(InputError, match=r"barriers rows=3: KeyError: 'n'") as caught:
         replay(oracle, DATA / "kernels", funnel, [make_scorer("weights")])
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.slow
-def test_recorded_softmax(funnel: Funnel) -> None:
-    """A quarter of two recorded tasks: all configs compile, and the shares are in order."""
-    if not (RECORDED / "h200.json.gz").is_file():
-        pytest.skip(f"no recorded timings at {RECORDED}")
-    recorded = load_oracle(RECORDED / "h200.json.gz")
-    shapes = [{"rows": 64, "cols": 128}, {"rows": 16, "cols": 8192}]
-    tasks = tuple(
-        replace(task, rows=task.rows[::4])
-        for task in recorded.tasks
-        if task.kernel == "softmax" and task.shape in shapes
-    )
-    oracle = Oracle(recorded.device, tasks)
-    scorers = [make_scorer("weights"), make_scorer("chance")]
-    report = replay(oracle, RECORDED / "kernels", funnel, scorers)
-    rows = sum(len(task.rows) for task in tasks)
-    assert report.agreement.failures == {("runs", "runs"): rows}
-    for result in report.scorers:
-        summary = result.summary()
-        assert 0 < summary["worst_top10"] <= summary["top10"] <= 1
-        assert summary["top1"] <= summary["top5"] <= summary["top10"]
 
 
 def test_recorded_configs_get_their_hooks_back() -> None:

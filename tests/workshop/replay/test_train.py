@@ -162,29 +162,15 @@ def test_other_kinds(
     assert "--unlike: all files are of other kinds; give one to fit on" in capsys.readouterr().err
 
 
-def test_unlike_is_one_of_the_files(
-    more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """--unlike without --error, or of another file, is refused before anything is compiled."""
-    output = ["--kernels", str(DATA / "kernels"), "--output", str(tmp_path / "rows.npz")]
-    command = ["model", "train", str(more_timings), *output, "--unlike"]
-    assert run([*command, str(more_timings)]) == 2
-    assert "--unlike weighs kernels of the error" in capsys.readouterr().err
-    assert run([*command, "other.json", "--error", str(tmp_path / "error.json")]) == 2
-    assert "--unlike other.json: none of the files" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("{}/absent.json", "--kernels", "{}", "--output", "{}/o.npz"), "No such file"),
         ((str(TIMINGS), "--kernels", "{}", "--output", "{}/o.npz"), "kernel 'barriers' of the"),
         ((str(TIMINGS), "--kernels", "{}", "--kernels", "{}", "--output", "{}/o"), "2 --kernels"),
         (
             (str(TIMINGS), "--kernels", str(DATA / "kernels"), "--output", "{}/no/o.npz"),
             "no such folder",
         ),
-        ((str(TIMINGS), "--output", "{}/o.npz"), "--kernels"),
     ],
 )
 def test_bad_input(
