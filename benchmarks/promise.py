@@ -33,7 +33,7 @@ COUNTS = (1, 5, 10, 20)
 """Sizes that are promised for, besides `auto`."""
 
 BINS = 4
-"""Groups of tasks by what they were promised, and by their distance."""
+"""Groups of tasks by what they were promised."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,6 @@ class Held:
 
     file: str
     kernel: str
-    distance: float
     promised: float
     low: float
     chance: float
@@ -84,9 +83,9 @@ def ranked_unseen(
     place = {id(task): index for index, task in enumerate(own)}
     unseen = rank_unseen(fitted, {"assembly": own}, jobs, FOLDS)["assembly"]
     ranked: dict[str, list[RankedTask]] = {"learned": [], "roofline": []}
-    for task, scores, far in sorted(unseen, key=lambda each: place[id(each[0])]):
+    for task, scores in sorted(unseen, key=lambda each: place[id(each[0])]):
         slowdown, roofline = task.slowdown.tolist(), (-task.base[:, 0]).tolist()
-        ranked["learned"].append(RankedTask(task.kernel, scores, slowdown, far))
+        ranked["learned"].append(RankedTask(task.kernel, scores, slowdown))
         ranked["roofline"].append(RankedTask(task.kernel, roofline, slowdown))
     return [file for file, _ in tasks], ranked
 
@@ -113,7 +112,7 @@ def promises(
         for file, task in zip(files, tasks, strict=True):
             if folds[task.kernel] == fold:
                 for cut in ("auto", *COUNTS):
-                    made[str(cut)].append(_held(file, task, table.at(task.distance), cut))
+                    made[str(cut)].append(_held(file, task, table, cut))
     return made
 
 
@@ -128,7 +127,7 @@ def _held(file: str, task: RankedTask, table: ErrorTable, count: int | str) -> H
     # All are kept: the best is among them, and reports say so.
     said = (1.0, 1.0, 0.0) if size >= len(order) else (cut.share, cut.low, cut.dropped)
     kept = (float(np.exp(-least)), least > NOISE, min(size, len(order)))
-    return Held(file, task.kernel, task.distance or 0.0, *said, *kept)
+    return Held(file, task.kernel, *said, *kept)
 
 
 def _summary(held: Sequence[Held]) -> dict[str, Any]:
@@ -138,7 +137,6 @@ def _summary(held: Sequence[Held]) -> dict[str, Any]:
     return {
         "files": {name: _means(own) for name, own in groups.items()},
         "by_promise": _binned(held, [one.promised for one in held]),
-        "by_distance": _binned(held, [one.distance for one in held]),
     }
 
 

@@ -73,7 +73,6 @@ def test_json(commands: Commands) -> None:
         "source": None,
         "other_device": None,
         "low_share": None,
-        "unlike": None,
     }
 
 

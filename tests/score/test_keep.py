@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import Errors, Widening
+from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
 from asmtune.workshop.replay.measured_error import RankedTask, error_table
 
@@ -91,27 +89,6 @@ def test_auto_reaches_its_aim(gaps: list[float]) -> None:
         assert selection.expected_share >= AIM
         assert selection.ranks >= min(5, len(gaps))
         assert selection.keep == "auto"
-
-
-def test_auto_keeps_more_of_what_is_unlike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch far from the training rows keeps more, is promised less, and is called unlike."""
-    table = told(*[0.02] * 7).tables["mine", "assembly"]
-    widening = Widening(1.0, (1.0, 2.0, 3.0), (0.5, 1.0, 4.0), (0.5, 1.0, 2.0))
-    errors = Errors(("a GPU",), {}, {("mine", "assembly"): replace(table, widening=widening)})
-    monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
-    flat = [0.001 * rank for rank in range(100)]
-    near, far = (Keep(1).select(flat, "mine", distance=d) for d in (0.5, 2.5))
-    assert near.expected_share is not None
-    assert far.expected_share is not None
-    assert far.expected_share < near.expected_share
-    assert far.low_share == pytest.approx(far.expected_share)
-    assert (near.unlike, near.remark) == (None, "")
-    assert far.unlike == 2.5
-    assert far.remark.startswith("unlike what was recorded: its features lie 2.5 times as far")
-    assert Keep().select(flat, "mine", distance=0.5).ranks == 1
-    assert Keep().select(flat, "mine", distance=2.5).ranks == 10
-    every = Keep(2).select(flat[:2], "mine", distance=2.5)
-    assert (every.expected_share, every.low_share, every.unlike) == (1.0, 1.0, None)
 
 
 def test_an_error_of_another_device() -> None:

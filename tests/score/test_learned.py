@@ -195,23 +195,6 @@ def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
     assert make_scorer("roofline").notes(other) == ()
 
 
-def test_the_distance(source: Path, target: Target, empty_settings: Settings) -> None:
-    """Rows that it was trained on are near, others far; without rows there is no distance."""
-    scorer = Learned(empty_settings, (source,))
-    known = [Candidate(Config({}), target, features=f) for f in features(0)]
-    strange = [
-        replace(c, features=Features({n: 50 * v for n, v in (c.features or {}).items()}))
-        for c in known
-    ]
-    near, far = scorer.distance(known), scorer.distance(strange)
-    assert near is not None
-    assert far is not None
-    assert near < 0.01 < 0.5 < far
-    assert scorer.distance([replace(known[0], features=None)]) is None
-    assert Learned(empty_settings, ()).distance(known) is None
-    assert Roofline().distance(known) is None
-
-
 def test_dtypes(source: Path, target: Target, empty_settings: Settings) -> None:
     """A floating-point type that no row has goes to the roofline, and a note names it."""
     scorer = Learned(empty_settings, (source,))

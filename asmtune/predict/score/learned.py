@@ -32,7 +32,7 @@ from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.examples import NEAREST, Examples, TaskRows, distance
+from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
@@ -149,13 +149,6 @@ class Learned(Scorer):
         base = base_columns(compiled, candidates[0].target)
         scores = iter(self.rank_columns(base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
-
-    def distance(self, candidates: Sequence[Candidate]) -> float | None:
-        """Return how far the best candidates' features lie from its training rows, typically."""
-        features = [c.features for c in candidates if c.features is not None][:NEAREST]
-        if self._model is None or not features:
-            return None
-        return distance(base_columns(features, candidates[0].target), self._tasks)
 
     def rank_columns(self, base: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return scores of a task's candidates from their `base_columns`."""

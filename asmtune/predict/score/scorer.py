@@ -67,10 +67,6 @@ class Scorer(ABC):
         """Return what a reader must know about a ranking for a target."""
         return ()
 
-    def distance(self, candidates: Sequence[Candidate]) -> float | None:  # noqa: ARG002
-        """Return how far the best candidates lie from its training rows; None if it has none."""
-        return None
-
     def score_terms(
         self,
         score: float,  # noqa: ARG002
