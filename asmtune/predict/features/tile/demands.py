@@ -15,25 +15,19 @@ from asmtune.predict.features.tile.interpolate import ISSUED, DotForm, Row, Stru
 _TYPES: Final = {
     "f32": "tf32",
     "f8E4M3FN": "e4m3",
-    "f8E4M3FNUZ": "e4m3",
     "f8E5M2": "e5m2",
-    "f8E5M2FNUZ": "e5m2",
     "i8": "s8",
 }
 
 
 @dataclass(frozen=True)
 class Options:
-    """Launch options of the configs, an element each; a cap of 0 means no cap.
-
-    `edges` are `matrix_instr_nonkdim` of AMD's compiler, 0 where it chooses.
-    """
+    """Launch options of the configs, an element each; a cap of 0 means no cap."""
 
     warps: Row
     stages: Row
     caps: Row
     programs: Row
-    edges: Row
 
     def at(self, places: NDArray[np.intp]) -> Options:
         """Return the options of some of the configs."""
@@ -134,9 +128,7 @@ class Demands:
         own = one.segment > 0 and self.form.loops[one.segment - 1].own_stages
         if one.kind != "read" or not (one.feeds_product or own):
             return self.zero > 0
-        # Copies of NVIDIA's move 4 bytes at least; AMD's tiles go through registers.
-        least = 4 if self.target.backend == "cuda" else 1
-        wide = self.moves(self.part("accesses")[:, place])[1] * one.element_bytes >= least
+        wide = self.moves(self.part("accesses")[:, place])[1] * one.element_bytes >= 4
         return self.pipelined(one.segment) & (wide | one.bulk)
 
     def moves(self, numbers: Row) -> tuple[Row, Row]:
@@ -155,9 +147,6 @@ class Demands:
     def add_tensor(self, dot: DotForm, name: str, flops: Row, runs: Row) -> Row:
         """Add a product's cycles to its segment, and return them."""
         operand = _TYPES.get(dot.operand, dot.operand)
-        if name == "mfma" and operand == "tf32":
-            rounded = "tf32" in self.target.tensor_flops_per_s and not dot.precise
-            operand = operand if rounded else "f32"
         rate = tensor_rate(self.target, name, operand)
         cycles: Row = flops / rate * runs
         self.tensor[dot.segment] += cycles

@@ -13,18 +13,11 @@ from asmtune.predict.features.sketch.registers import K_STEPS
 from asmtune.predict.features.tile.demands import Demands
 from asmtune.predict.features.tile.interpolate import ISSUED, DotForm, Row
 
-MFMA_TYPES: Final = frozenset(
-    {"f16", "bf16", "f32", "f64", "i8", "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ"}
-)
-"""Operands that AMD's matrix instructions take."""
-
 _WGMMA: Final = frozenset({"f16", "bf16", "f8E4M3FN", "f8E5M2", "i8", "f32"})
 
 
 def instruction(d: Demands, dot: DotForm, m: Row, n: Row, batch: Row) -> Row:
-    """Return 3 for wgmma, 5 for tcgen05, 2 for mma.sync and mfma, and 0 for none, by config."""
-    if d.target.backend == "hip":
-        return d.zero + (2.0 if dot.operand in MFMA_TYPES else 0.0)
+    """Return 3 for wgmma, 5 for tcgen05, 2 for mma.sync, and 0 for none, by config."""
     if dot.precise or (dot.operand_bits > 16 and dot.operand not in ("f32", "i8", "f64")):
         return d.zero + 0.0
     generation = d.target.capability // 10
@@ -44,8 +37,7 @@ def add_dots(d: Demands) -> None:
         d.kinds.append(kind)
         runs_here = runs / np.maximum(d.times[dot.segment], 1e-9)
         _wgmma(d, dot, (m, n, k), kind, runs_here)
-        by_warp = _mfma if d.target.backend == "hip" else _mma_sync
-        by_warp(d, dot, (m, n, k, batch), kind, runs_here)
+        _mma_sync(d, dot, (m, n, k, batch), kind, runs_here)
         _multiply_add(d, dot, (m, n, k, batch), kind, runs_here)
 
 
@@ -96,51 +88,6 @@ def _mma_sync(
     d.mma_text += count * runs
     pieces = K_STEPS * 16 * (rows * 16 * along_m * along_n + across * 8 * along_n * along_m)
     d.fragments = np.maximum(d.fragments, used * pieces * dot.operand_bits / 32 / d.threads)
-
-
-def _mfma(d: Demands, dot: DotForm, size: tuple[Row, Row, Row, Row], kind: Row, runs: Row) -> None:
-    m, n, k, batch = size
-    used = (kind == 2).astype(float)
-    if not used.any():
-        return
-    asked = d.options.edges
-    edge = np.where(asked > 0, asked, np.where(np.minimum(m, n) >= 32, 32.0, 16.0))
-    # A wavefront's operand is 4 registers of 16 rows of K, or 2 of 32; CDNA 4 has twice as much.
-    bits = np.where(edge >= 32, 128.0, 256.0) * (2.0 if d.target.arch == "gfx950" else 1.0)
-    step = np.maximum(1.0, bits / max(1, dot.operand_bits))
-    along_m, along_n = _wavefront_grid(d, dot, m, n, edge)
-    rows = np.maximum(1.0, np.ceil(m / (edge * along_m)))
-    across = np.maximum(1.0, np.ceil(n / (edge * along_n)))
-    count = rows * across * np.maximum(1.0, k // step) * batch * used
-    flops = count * 2 * edge * edge * step * d.warps
-    cycles = d.add_tensor(dot, "mfma", flops, runs)
-    idle = np.maximum(1.0, d.target.warp_allocation_granularity / d.warps)
-    d.idle[dot.segment] += cycles * (idle - 1.0)
-    left = 0.0 if dot.registers else rows * edge * k * d.warps
-    read = (left + across * edge * k * d.warps) * dot.operand_bits / 8 * batch * used
-    d.move_shared(dot.segment, read, 16.0, runs)
-    d.issued[dot.segment] += count * runs
-    d.fragments = np.maximum(
-        d.fragments, used * (rows + across) * edge * step * dot.operand_bits / 32 / 64
-    )
-
-
-def _wavefront_grid(d: Demands, dot: DotForm, m: Row, n: Row, edge: Row) -> tuple[Row, Row]:
-    """Return the wavefronts along M and N that Triton lays out for mfma (its `warpsPerTile`).
-
-    Where those along N reach beyond the tile it swaps the two, so that several wavefronts may
-    compute the same rows.
-    """
-    along_m, along_n = d.zero + 1.0, d.zero + 1.0
-    for _ in range(6):
-        more = along_m * along_n < d.warps
-        tall = m // (edge * 2) // along_m >= n // edge // along_n
-        down = tall & (along_m < m // edge)
-        along_m = np.where(more & down, along_m * 2, along_m)
-        along_n = np.where(more & ~down, along_n * 2, along_n)
-    beyond = along_n * edge > n
-    along_m, along_n = np.where(beyond, along_n, along_m), np.where(beyond, along_m, along_n)
-    return np.where(dot.chained, d.warps, along_m), np.where(dot.chained, 1.0, along_n)
 
 
 def _warp_grid(d: Demands, dot: DotForm, m: Row, n: Row) -> tuple[Row, Row]:
