@@ -26,12 +26,12 @@ from asmtune.predict.features.tile.demands import (
     Demands,
     Typical,
     add_collectives,
+    add_dots,
     add_nodes,
     add_pipelines,
     vector_of,
 )
 from asmtune.predict.features.tile.interpolate import ISSUED, Row
-from asmtune.predict.features.tile.products import add_dots
 
 BASE: Final = 22.0
 """Registers beside the values of tiles: those of a sketch, and scalars (measured on sketches)."""
