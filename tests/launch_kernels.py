@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.amd import reader_for
-from asmtune.predict.features.registry import LaunchReading
+from asmtune.predict.features.catalog import LaunchReading
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]

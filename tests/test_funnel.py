@@ -251,7 +251,7 @@ def test_nothing_can_run(
     problem: Problem, axes: dict[str, Any], says: str, target: Target, settings: Settings
 ) -> None:
     """The commonest reason is named once, in one line, with how many share it."""
-    funnel = Funnel(target, make_scorer("weights"), settings)
+    funnel = Funnel(target, make_scorer("chance"), settings)
     with pytest.raises(CompileError) as caught:
         funnel.prune(problem, Space({"BLOCK": (64, 128), **axes}))
     assert says in str(caught.value)
@@ -279,7 +279,7 @@ def test_targets(name: str, settings: Settings) -> None:
     """Each target judges by its own limits: what a program of it may have in shared memory."""
     machine = load_target(name)
     axes = {"BLOCK_M": (128,), "BLOCK_N": (128,), "BLOCK_K": (64,), "num_stages": (2, 3, 5, 8)}
-    funnel = Funnel(machine, make_scorer("weights"), settings)
+    funnel = Funnel(machine, make_scorer("chance"), settings)
     report = funnel.prune(product_problem(), Space({**axes, "num_warps": (8,)}))
     check_sums(report, 4)
     for verdict in report.verdicts:

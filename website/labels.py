@@ -6,7 +6,6 @@ from typing import Final
 
 REPLAYED: Final = {
     "chance": "`chance`",
-    "weights": "`weights`",
     "roofline, before compiling": "`roofline`, before compiling",
     "roofline": "`roofline`",
     "learned, before compiling": "`learned`, before compiling",

@@ -26,9 +26,8 @@ from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.amd import LATENCY
-from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.catalog import FEATURES, LaunchReading
 from asmtune.predict.features.execution import executions
-from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import (
     Launch,
     decaying,

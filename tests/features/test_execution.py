@@ -11,8 +11,8 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.execution import executions, match_loops
-from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import (
     Launch,
     called,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.cycles import Locality, program_cycles
 from asmtune.predict.features.execution import executions
-from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import Launch, pointers
 from tests.sample_kernels import scale_problem
 

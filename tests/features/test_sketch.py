@@ -23,9 +23,9 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 from asmtune.kernels import _hopper_gemm
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader, launch_features
-from asmtune.predict.features.registry import LaunchReading
 from asmtune.predict.features.sketch.reader import SketchReader
 from asmtune.predict.score.roofline import predict
 from asmtune.predict.score.vectors import base_columns

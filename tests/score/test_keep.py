@@ -105,12 +105,10 @@ def test_an_error_of_another_device() -> None:
 
 def test_a_scorer_without_a_table() -> None:
     """Its number is kept without a word of its worth; auto is refused, and not the default."""
-    selection = Keep(2).select([0.0, 1.0, 2.0], "weights")
+    selection = Keep(2).select([0.0, 1.0, 2.0], "chance")
     assert (selection.expected_share, selection.chance_dropped) == (None, None)
-    with pytest.raises(InputError, match=r"error of weights was never.*by learned or roofline"):
-        Keep().select([0.0, 1.0, 2.0], "weights")
-    with pytest.raises(InputError, match="error of chance was never"):
-        Keep().check("chance")
-    assert Keep.default("weights") == Keep(UNMEASURED)
+    with pytest.raises(InputError, match=r"error of chance was never.*by learned or roofline"):
+        Keep().select([0.0, 1.0, 2.0], "chance")
+    assert Keep.default("chance") == Keep(UNMEASURED)
     assert Keep.default("roofline") == Keep()
-    Keep(3).check("weights")
+    Keep(3).check("chance")

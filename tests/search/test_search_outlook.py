@@ -70,7 +70,7 @@ def test_configs_without_features_lie_in_the_middle() -> None:
     assert np.isfinite(points.places).all()
 
 
-@pytest.mark.parametrize("predictor", [None, Predictor(make_scorer("weights"), TARGET)])
+@pytest.mark.parametrize("predictor", [None, Predictor(make_scorer("chance"), TARGET)])
 def test_without_predictions_all_are_alike(predictor: Predictor | None) -> None:
     """Without a scorer that ranks before compiling, nothing is foreseen; places still differ."""
     state = State(sketched(), SPACE[0])

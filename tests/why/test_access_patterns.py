@@ -20,7 +20,7 @@ BLOCK = Config({"BLOCK": 1024}, num_warps=4)
 
 def patterns(problem: Problem, config: Config, settings: Settings) -> dict[str, AccessPattern]:
     """The patterns by argument."""
-    reasons, _ = why(problem, [config], settings)
+    reasons = why(problem, [config], settings)
     return {pattern.argument: pattern for pattern in reasons.accesses}
 
 
@@ -97,7 +97,7 @@ def test_a_broadcast_along_an_axis(settings: Settings) -> None:
 
 def test_pipelined_loads_count_once(settings: Settings) -> None:
     """Copies before the loop and in it are the source's one load, of both operands of a line."""
-    reasons, _ = why(product_problem(1024, 1024, 1024), [tile(128, 128, 64, 4, 3)], settings)
+    reasons = why(product_problem(1024, 1024, 1024), [tile(128, 128, 64, 4, 3)], settings)
     assert [one.argument for one in reasons.accesses] == ["a", "b", "c"]
     assert {one.pattern for one in reasons.accesses} == {"sequential"}
     assert [one.by for one in reasons.accesses] == ["cp.async", "cp.async", ""]
@@ -113,7 +113,7 @@ def test_the_copy_engine_reads_rows_of_a_box(settings: Settings) -> None:
 
     values = {"x": described(), "y": described()}
     problem = Problem(kernels.described_copy, values, (triton.cdiv(1024, 64),))
-    reasons, _ = why(problem, [Config({"BLOCK": 64}, num_warps=4)], settings)
+    reasons = why(problem, [Config({"BLOCK": 64}, num_warps=4)], settings)
     assert {(one.pattern, one.by, one.asked, one.used) for one in reasons.accesses} == {
         ("sequential", "TMA", 256, 256)
     }

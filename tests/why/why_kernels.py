@@ -147,10 +147,8 @@ def tile(m: int, n: int, k: int, warps: int, stages: int) -> Config:
     return Config(names, num_warps=warps, num_stages=stages)
 
 
-def why(
-    problem: Problem, configs: list[Config], settings: Settings, target: str = "H200"
-) -> tuple[Why, frozenset[str]]:
-    """Why the first config takes its time, with the others as its space; and the axes' names."""
+def why(problem: Problem, configs: list[Config], settings: Settings, target: str = "H200") -> Why:
+    """Why the first config takes its time, with the others as its space."""
     machine = load_target(target)
     funnel = Funnel(machine, make_scorer("roofline"), settings, Keep.of("99"), caps=False)
     report = funnel.prune(problem, Space.from_configs(configs))
@@ -159,7 +157,7 @@ def why(
     assert isinstance(artifact, Artifact), verdict
     reasons = CodeReader(problem, machine).why(verdict, artifact, report.verdicts)
     assert reasons is not None
-    return reasons, frozenset(configs[0].to_dict())
+    return reasons
 
 
 def kinds(reasons: Why) -> set[str]:

@@ -18,7 +18,7 @@ kernels of the oracle, 74 others); by slowdowns alone 0.952 and 0.916.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +38,6 @@ from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.vectors import (
     BASE,
-    LEAST_US,
     MICROSECONDS,
     NAMES,
     Scale,
@@ -155,19 +154,6 @@ class Learned(Scorer):
         if self._model is None:
             return np.asarray(-base[:, 0], dtype=np.float64)  # the roofline's
         return rank(self._model, base)
-
-    def score_terms(
-        self, score: float, predicted_us: float, ranked_us: Sequence[float]
-    ) -> Mapping[str, float]:
-        """Return the part of the predicted time in a score, and the forest's correction."""
-        if len(ranked_us) < FEWEST:
-            return {}
-        gap = np.log((predicted_us + LEAST_US) / (min(ranked_us) + LEAST_US))
-        time = -ROOFLINE_SHARE * float(gap)
-        return {
-            "for its predicted time": time,
-            "by recorded timings": score - time,
-        }
 
     @property
     def effective_name(self) -> str:

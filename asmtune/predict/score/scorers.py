@@ -1,4 +1,4 @@
-"""Two simple scorers, and the table of all scorers by name.
+"""Chance, and the table of all scorers by name.
 
 `learned` and `roofline` are imported when they are made: `learned` loads scikit-learn.
 """
@@ -7,36 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.hardware.model import Target
 from asmtune.predict.score.scorer import Candidate, Scorer
-
-WEIGHTS: Final = {
-    "text_mma_sync": 10.0,
-    "text_cp_async": 2.0,
-    "text_bar_sync": -30.0,
-    "text_bra": -5.0,
-    "text_ret": -5.0,
-}
-"""Points for each occurrence in the PTX, by feature name."""
-
-
-class Weights(Scorer):
-    """Scores by the weighted sum of mnemonic counts."""
-
-    name = "weights"
-
-    def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
-        """Return the sum for each candidate; a config without features comes last."""
-        return [
-            float("-inf")
-            if c.features is None
-            else sum(weight * c.features[name] for name, weight in WEIGHTS.items())
-            for c in candidates
-        ]
 
 
 class Chance(Scorer):
@@ -69,7 +44,6 @@ def _learned() -> Scorer:
 _SCORERS: dict[str, Callable[[], Scorer]] = {
     "learned": _learned,
     "roofline": _roofline,
-    "weights": Weights,
     "chance": Chance,
 }
 

@@ -94,7 +94,7 @@ def prune_report(
         compile: how many to compile, chosen by a prediction before it: "all", "auto", a number
             or a share. By default "auto" if the scorer's error before compiling is known, else
             "all".
-        scorer: what ranks: "learned", "roofline", "weights" or "chance".
+        scorer: what ranks: "learned", "roofline" or "chance".
         caps: whether to add configs with `maxnreg` where one more program fits.
         search_held_tiles: whether to search the held tiles of a recurrence as well.
         stored: a record's config, to compile, keep and mark whatever its rank.
