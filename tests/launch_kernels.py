@@ -89,16 +89,6 @@ def looped_product(
     tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
 
 
-@triton.jit
-def decaying(x_ptr, y_ptr, steps, D: tl.constexpr):
-    """Store a sum that decays, of each step's number: a step waits for its load."""
-    at = tl.program_id(0) * steps * D + tl.arange(0, D)
-    state = tl.zeros((D,), tl.float32)
-    for step in range(steps):
-        state = state * 0.9 + tl.load(x_ptr + at + step * D)
-        tl.store(y_ptr + at + step * D, state)
-
-
 @triton.jit(noinline=True)
 def _row_of_tiles(a_ptr, b_ptr, c_ptr, row, K, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
@@ -115,29 +105,6 @@ def called_product(a_ptr, b_ptr, c_ptr, ROWS, K, BLOCK: tl.constexpr):
     """Compute C = A B for a narrow B, all of it in a function that is not inlined."""
     for i in range(ROWS):
         _row_of_tiles(a_ptr, b_ptr, c_ptr, tl.program_id(0) * ROWS + i, K, BLOCK)
-
-
-@triton.jit
-def static_product(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    N,
-    K: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Compute C = A B without a loop: the front end writes out every step."""
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    depth = tl.arange(0, BLOCK_K)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for step in tl.static_range(K // BLOCK_K):
-        a = tl.load(a_ptr + rows[:, None] * K + step * BLOCK_K + depth[None, :])
-        b = tl.load(b_ptr + (step * BLOCK_K + depth)[:, None] * N + cols[None, :])
-        acc = tl.dot(a, b, acc)
-    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
 
 
 @triton.jit
