@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -111,14 +110,6 @@ def test_fresh_cubins_match_cuobjdump(capability: int, spilling: bool, tmp_path:
     assert (resources.spill_words > 0) == spilling
 
 
-@pytest.mark.skipif(shutil.which("true") is None, reason="needs an ELF program to read")
-def test_elf_that_is_no_cubin() -> None:
-    """An ELF file for a CPU is told from a cubin."""
-    path = Path(shutil.which("true") or "")
-    with pytest.raises(ParseError, match="not a cubin"):
-        read_cubin(path.read_bytes())
-
-
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"PK\x03\x04", b"\x7fELF" + bytes(60)])
 def test_what_is_no_cubin(data: bytes) -> None:
     """Short files and other formats are refused."""
@@ -134,13 +125,6 @@ def read_or_refuse(data: bytes) -> None:
         return
     assert isinstance(resources.kernel, str)
     assert resources.regs_per_thread >= 0
-
-
-@given(st.binary(max_size=300))
-def test_random_bytes(tail: bytes) -> None:
-    """Random bytes, with or without the magic of ELF, raise ParseError only."""
-    read_or_refuse(tail)
-    read_or_refuse(b"\x7fELF" + tail)
 
 
 @settings(deadline=None)
