@@ -89,7 +89,7 @@ def test_descriptors(opcode: str, descriptor: int | None, expected: TensorOp) ->
 
 
 def test_descriptor_with_two_values_is_unknown() -> None:
-    """A register that holds two constants tells no shape, and the count says so."""
+    """A register that holds two constants tells no shape, and no FLOPs are counted."""
     text = (
         "mov.b32 %r1, 136380432;\n@%p1 bra L;\nmov.b32 %r1, 136380416;\n"
         "L: tcgen05.mma.cta_group::1.kind::f16 [%r2], %rd1, %rd2, %r1, %p2;\nret;"
@@ -97,7 +97,7 @@ def test_descriptor_with_two_values_is_unknown() -> None:
     program = parse_ptx(f".version 8.7\n.entry k()\n{{\n{text}\n}}\n").entry
     (found,) = tensor_ops(program).values()
     assert found.flops is None
-    assert count(program).unresolved == 1
+    assert count(program).cta_flops == {}
 
 
 TILES = [(128, 128, 32, 4), (64, 128, 64, 8), (64, 64, 32, 4)]
@@ -133,5 +133,4 @@ def loop_flops(ptx: str) -> dict[str, Any]:
     loop = hottest_loop(program)
     assert loop is not None
     counts = count(program, loop.blocks)
-    assert counts.unresolved == 0
     return {kind: dict(depths) for kind, depths in counts.cta_flops.items()}

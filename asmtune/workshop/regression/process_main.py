@@ -35,7 +35,7 @@ from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.nvml import read_clocks
-from asmtune.predict.roofs import WorkCounts
+from asmtune.predict.work_counts import WorkCounts
 from asmtune.store.trace.reader import encoded
 from asmtune.workshop.regression.compare import environment_here
 from asmtune.workshop.regression.processes import problem_of
