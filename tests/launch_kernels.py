@@ -180,26 +180,6 @@ def column_copy(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
     tl.store(y_ptr + at, tl.load(x_ptr + at))
 
 
-@triton.jit
-def many_powers(x_ptr, y_ptr, times, BLOCK: tl.constexpr):
-    """Compute special functions, and hardly anything else."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at)
-    for _ in range(times):
-        x = tl.exp2(tl.exp2(tl.exp2(tl.exp2(x))))
-    tl.store(y_ptr + at, x)
-
-
-@triton.jit
-def chain(x_ptr, y_ptr, steps, BLOCK: tl.constexpr):
-    """Run a long loop in which each step waits for the last."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    state = tl.zeros((BLOCK,), tl.float32)
-    for step in range(steps):
-        state = state * 0.5 + tl.load(x_ptr + step * BLOCK + at)
-    tl.store(y_ptr + at, state)
-
-
 def looped(
     M: int,
     N: int,

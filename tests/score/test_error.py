@@ -79,16 +79,6 @@ def test_the_cheapest_cut_that_is_enough(ranked: list[RankedTask], share: float)
         assert chosen.share == max(cut.share for cut in allowed)
 
 
-def test_the_ceiling() -> None:
-    """Where the best comes far down, no cut is chosen that costs more ranks than the ceiling."""
-    slow = [0.2] * 150 + [0.0] + [0.2] * 150
-    table = error_table([RankedTask("a", [-0.01 * i for i in range(len(slow))], slow)])
-    assert table.cut(200).share == 1.0
-    chosen = table.cut_for(0.99)
-    assert chosen.count <= MOST
-    assert (chosen.share, chosen.kept) == (pytest.approx(math.exp(-0.2)), 1)
-
-
 def test_kernels_of_other_kinds_weigh_more() -> None:
     """One kernel unlike nine others weighs three times as much as they do together."""
     good = [RankedTask(str(i), [2, 1], [0.0, 1.0]) for i in range(9)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
@@ -167,19 +166,6 @@ def test_a_kernel_is_left_out(
     by_hand = rank(fit(others, 1, ""), learned.base_columns(found, target))
     assert without.score(task) == by_hand.tolist()
     assert len(list((empty_settings.cache_dir / "models").iterdir())) == 2  # one model's
-
-
-def test_old_forests_go(source: Path, target: Target, empty_settings: Settings) -> None:
-    """The cache keeps a few forests, the newest among them."""
-    folder = empty_settings.cache_dir / "models"
-    folder.mkdir(parents=True)
-    for number in range(19):
-        (folder / f"{number}.npz").touch()
-        os.utime(folder / f"{number}.npz", (number, number))
-    Learned(empty_settings, (source,)).score(candidates(7, target))
-    left = {path.name for path in folder.iterdir()}
-    assert len(left) == 2 * learned.MOST_MODELS
-    assert {"18.npz", "17.npz", "16.npz"} < left
 
 
 def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:

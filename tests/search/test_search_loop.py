@@ -103,14 +103,6 @@ def test_limits_hold(compiles: int | None, timings: int | None, name: str) -> No
         assert ended.reason == f"budget: {state.trials} configs timed"
 
 
-def test_compiles_spent() -> None:
-    """With the compiles spent, what is compiled is still timed."""
-    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
-    ended = searched(state, bench, Limits(compiles=9))
-    assert ended.reason == "budget: 9 configs compiled"
-    assert len(state.timings) == 9
-
-
 def test_all_that_is_worth_it_is_timed() -> None:
     """What is compiled and did not fit into its trial is timed in later ones before the end."""
     bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
@@ -152,17 +144,6 @@ def test_known_timings_are_reused() -> None:
     fastest = sorted(SPACE[1:20], key=TIME)[:3]
     assert set(bench.noted("start")) == {DEFAULT, *fastest, *SPACE[20:]}
     assert ended.finalists[0].config == BEST
-
-
-def test_known_failures_are_not_tried() -> None:
-    """What failed in an earlier run is left out, unless it is the default."""
-    failure = Failure("launch", "timeout", "took too long")
-    known = PriorTimings(failures={DEFAULT: failure, BEST: failure}, seeds=(BEST,))
-    bench = Bench(TIME)
-    ended = searched(State(foreseen(SPACE), DEFAULT, known), bench)
-    assert BEST not in bench.noted("start")
-    assert DEFAULT in bench.noted("trial")
-    assert BEST not in [verdict.config for verdict in ended.finalists]
 
 
 @pytest.mark.parametrize("name", ["exhaustive", "random", "hierarchical", "model"])
@@ -212,17 +193,6 @@ def test_failures_cost_themselves_alone() -> None:
     assert not set(bench.noted("trial")) & set(broken)
 
 
-def test_space_without_candidates() -> None:
-    """Where rules have dropped everything, the search ends before it begins."""
-    dropped = [
-        Verdict(config, False, "rules", (Reason("shared_memory", "too much"),)) for config in SPACE
-    ]
-    bench = Bench(TIME)
-    ended = searched(State(dropped, DEFAULT), bench)
-    assert ended == Ended("none of 25 configs can run: rules dropped all", ())
-    assert bench.events == []
-
-
 def test_unreadable_sketch_is_a_candidate() -> None:
     """A config whose sketch cannot be read is tried; one that broke a rule is not."""
     unread = Verdict(BEST, False, "compile", failure=Failure("read", "parse", "unknown operation"))
@@ -254,31 +224,6 @@ def test_interrupt_leaves_the_state_usable() -> None:
     ended = searched(State(foreseen(SPACE), DEFAULT, PriorTimings(timings=before)), bench)
     assert ended.finalists[0].config == BEST
     assert set(bench.noted("trial")) == {DEFAULT, *SPACE} - (before.keys() - {DEFAULT})
-
-
-def test_configs_of_the_compiler_join_the_space() -> None:
-    """What the compiler adds, such as a cap on registers, is timed like any other, and may win."""
-    capped = BEST.with_cap(128)
-    bench = Bench(lambda config: 1.0 if config.maxnreg else TIME(config), extra=[capped])
-    state = State(foreseen(SPACE), DEFAULT)
-    ended = searched(state, bench, strategy="model")
-    assert ended.finalists[0].config == capped
-    assert capped in state.configs
-
-
-def test_compiler_that_forgets() -> None:
-    """A config without a verdict counts as failed, and is not asked for again."""
-
-    class Forgetful(Bench):
-        """Gives no verdict on the best."""
-
-        def collect(self) -> list[Verdict]:
-            return [verdict for verdict in super().collect() if verdict.config != BEST]
-
-    bench, state = Forgetful(TIME), State(foreseen(SPACE), DEFAULT)
-    searched(state, bench)
-    assert state.failures[BEST].kind == "lost"
-    assert bench.noted("start").count(BEST) == 1
 
 
 def test_a_space_ranked_by_a_sample() -> None:
@@ -378,23 +323,3 @@ def test_observer_is_told_each_stage() -> None:
     assert watch.outcomes == list(state.timings)
     assert watch.gains[0] is None
     assert any(gain is not None and gain > 0.0 for gain in watch.gains)
-
-
-def test_strategy_that_proposes_nothing() -> None:
-    """A strategy with nothing to say still has the default compiled and timed."""
-
-    class Silent:
-        """Proposes and selects nothing."""
-
-        name = "silent"
-
-        def propose(self, state: State) -> Proposal:  # noqa: ARG002
-            return Proposal(reason="nothing to say")
-
-        def select(self, state: State) -> Sequence[Config]:  # noqa: ARG002
-            return ()
-
-    bench = Bench(TIME)
-    ended = run(Silent(), State(foreseen(SPACE), DEFAULT), bench, bench, Limits())
-    assert ended.reason == "nothing to say"
-    assert [verdict.config for verdict in ended.finalists] == [DEFAULT]
