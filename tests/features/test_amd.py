@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import struct
-from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -23,12 +22,9 @@ from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.execution import executions
 from tests.launch_kernels import (
     Launch,
-    executed_flops,
-    looped,
 )
 
 MACHINES = ("MI250X", "MI300X", "MI355X")
-FAMILIES = Path(__file__).parents[2] / "benchmarks" / "corpus" / "families"
 
 
 def moved(reading: LaunchReading, direction: str) -> float:
@@ -73,20 +69,6 @@ def test_a_product(machine: str, dtype: str, stages: int, launch: Launch) -> Non
     assert moved(reading, "load") == programs * (128 + 128) * 1024 * size
     result = problem.arguments["c_ptr"]
     assert moved(reading, "store") == result.numel() * result.element_size()
-
-
-@pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("unroll", [None, 2, 4])
-def test_unrolled_products(machine: str, unroll: int | None, launch: Launch) -> None:
-    """Trips that stand side by side in a body are told from wavefronts that do the same."""
-    reading = launch(looped(256, 256, 1024, (128, 128), unroll), unrolled_config(), machine)
-    assert executed_flops(reading) == 2 * 256 * 256 * 1024
-
-
-def unrolled_config() -> Config:
-    """A config whose tile each wavefront has a part of."""
-    return Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=2)
 
 
 @pytest.mark.slow(seconds=2)

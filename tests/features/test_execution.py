@@ -20,7 +20,6 @@ from tests.launch_kernels import (
     persistent,
     pointers,
 )
-from tests.workload.workload_kernels import tma_gemm
 
 MACHINES = ("A100", "H200", "B200")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -114,24 +113,6 @@ def test_persistent_loops(machine: str, flatten: bool, launch: Launch) -> None:
 
 
 @pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", [*MACHINES, "MI300X"])
-@pytest.mark.parametrize("block", [32, 64])
-def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
-    """Programs that stop at their diagonal count with their mean trips."""
-    arguments = {
-        **pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr"),
-        "N": 1024,
-        "D": 64,
-    }
-    problem = Problem(causal_attention, arguments, (8,))
-    reading = launch(problem, Config({"BLOCK_M": 128, "BLOCK_N": block}), machine)
-    keys = sum(128 * (program + 1) for program in range(8))
-    assert executed_flops(reading) == 2 * 2 * 128 * 64 * keys
-    (loop,) = reading.work.loops
-    assert loop.trips == keys / 8 / block
-
-
-@pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("warps", [1, 4, 8])
 @pytest.mark.parametrize(
     ("machine", "rows", "keys"),
@@ -159,20 +140,3 @@ def test_duplicated_products(
     assert trips == [pytest.approx(loop.iterations)]
     asked = sum(dot.flops for dot in reading.work.dots)
     assert reading.cycles.flops >= asked * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("specialised", [False, True])
-def test_partitions(specialised: bool, launch: Launch) -> None:
-    """Where some warps copy and others multiply, both have all of the loop's trips."""
-    sizes = {"M": 512, "N": 512, "K": 512, "WS": specialised}
-    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), **sizes}
-    tile = Config({"BM": 128, "BN": 128, "BK": 64}, num_warps=4)
-    reading = launch(Problem(tma_gemm, arguments, (4, 4)), tile, "B200")
-    assert executed_flops(reading) == 2 * 512**3
-    runs = executions(reading.profile, reading.work)
-    copied = sum(
-        segment.tma_bytes * run.times
-        for segment, run in zip(reading.profile.segments, runs, strict=True)
-    )
-    # The loop asks for a tile of A and one of B in each trip; a pipeline's start asks twice more.
-    assert 8 <= copied / (2 * 128 * 64 * 2) <= 10

@@ -99,20 +99,6 @@ def test_flops_are_the_kernels(
     assert {kind for segment in sketched.segments for kind in segment.flops} == kinds
 
 
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["H200", "B200"])
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn]
-)
-def test_flops_of_every_type(dtype: torch.dtype, machine: str, both: Both) -> None:
-    """Operand types and FLOPs are the assembly's."""
-    tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
-    sketched, built, _ = both(product_problem(dtype), Config(tile, num_stages=3), machine)
-    assert sum((Counter(s.flops) for s in sketched.segments), Counter()) == sum(
-        (Counter(s.flops) for s in built.segments), Counter()
-    )
-
-
 @pytest.mark.parametrize("machine", ["A100", "H200"])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_copies_of_a_pipeline(stages: int, machine: str, both: Both) -> None:

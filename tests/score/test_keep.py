@@ -51,16 +51,6 @@ def test_a_number(gaps: list[float], count: int) -> None:
         assert (selection.expected_share, selection.chance_dropped) == (1.0, 0.0)
 
 
-@given(GAPS)
-def test_more_is_worth_more(gaps: list[float]) -> None:
-    """The expected share grows with the number kept, and the chance of a loss falls."""
-    found = [Keep(count).select(gaps, "learned") for count in range(1, len(gaps) + 1)]
-    shares = [selection.expected_share or 0.0 for selection in found]
-    dropped = [selection.chance_dropped or 0.0 for selection in found]
-    assert shares == sorted(shares)
-    assert dropped == sorted(dropped, reverse=True)
-
-
 def told(*slow_first: float) -> Errors:
     """The error of a scorer, "mine", whose rankings begin with these slowdowns."""
     slow = [*slow_first, 0.0, *([0.5] * 50)]

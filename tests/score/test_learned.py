@@ -88,17 +88,6 @@ def test_it_learns(source: Path, target: Target, empty_settings: Settings) -> No
     assert np.corrcoef(by_learned, took)[0, 1] < np.corrcoef(by_roofline, took)[0, 1]
 
 
-def test_few_or_uncompiled(source: Path, target: Target, empty_settings: Settings) -> None:
-    """Fewer than five are ranked by the roofline, with nothing fitted; the uncompiled come last."""
-    scorer, few = Learned(empty_settings, (source,)), candidates(7, target, 4)
-    assert scorer.score(few) == Roofline().score(few)
-    assert scorer.score([]) == []
-    assert not empty_settings.cache_dir.exists()
-    task = candidates(7, target)
-    scores = scorer.score([Candidate(Config({}), target), *task])
-    assert scores == [float("-inf"), *scorer.score(task)]
-
-
 def test_the_fit_is_deterministic(tasks: tuple[TaskRows, ...]) -> None:
     """Equal rows give equal forests, on one processor as on two."""
     one, two = fit(tasks, 1, ""), fit(tasks, 2, "")

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from search_machines import Bench, bowl, foreseen, grid, measured
 
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
-from asmtune.tuning.search.loop import MOST_IN_VAIN, batch_of, run
+from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, State
-from asmtune.tuning.search.strategies import WholeList, make_strategy
+from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})
@@ -41,14 +40,6 @@ def ticking(step: float) -> Iterator[float]:
     while True:
         yield now
         now += step
-
-
-class OneByOne(Bench):
-    """A compiler that gives one verdict of its batch at a time, the last config's first."""
-
-    def collect(self) -> list[Verdict]:
-        """The next verdict."""
-        return [self._verdict(self._batch.pop())] if self._batch else []
 
 
 def test_workers_compile_while_the_gpu_times() -> None:
@@ -124,17 +115,6 @@ def test_seconds_spent() -> None:
     assert ended.finalists
 
 
-def test_no_limit_ends_it_before_the_default() -> None:
-    """A short list whose default comes last is timed, though its seconds are spent by then."""
-    clock = ticking(1.0)
-    state = State(foreseen(SPACE[:4]), DEFAULT, clock=lambda: next(clock))
-    bench = OneByOne(TIME)
-    ended = run(WholeList(PACE), state, bench, bench, Limits(seconds=0.5))
-    assert ended.reason == "budget: 0.5 s spent"
-    assert bench.noted("trial")[0] == DEFAULT
-    assert [verdict.config for verdict in ended.finalists][-1] == DEFAULT
-
-
 def test_known_timings_are_reused() -> None:
     """What an earlier run timed is not timed again, but the default; the best are compiled."""
     known = {config: TIME(config) for config in SPACE[:20]}
@@ -173,16 +153,6 @@ def test_nothing_compiles() -> None:
     assert bench.noted("trial") == []
 
 
-def test_nothing_runs() -> None:
-    """Where no config runs on the GPU, the search gives up before it has tried them all."""
-    space = grid(10, 10)
-    bench = Bench(bowl(A=16, B=16), refused=space)
-    ended = searched(State(foreseen(space), space[0]), bench)
-    assert MOST_IN_VAIN <= len(bench.noted("trial")) < MOST_IN_VAIN + PACE.first
-    assert "illegal memory access" in ended.reason
-    assert ended.finalists == ()
-
-
 def test_failures_cost_themselves_alone() -> None:
     """The best of what runs is found among configs that fail to compile or to launch."""
     broken, refused = SPACE[:8], SPACE[20:]
@@ -191,17 +161,6 @@ def test_failures_cost_themselves_alone() -> None:
     assert ended.finalists[0].config == BEST
     assert set(state.failures) == {*broken, *refused}
     assert not set(bench.noted("trial")) & set(broken)
-
-
-def test_unreadable_sketch_is_a_candidate() -> None:
-    """A config whose sketch cannot be read is tried; one that broke a rule is not."""
-    unread = Verdict(BEST, False, "compile", failure=Failure("read", "parse", "unknown operation"))
-    others = foreseen(config for config in SPACE if config != BEST)
-    others[3] = Verdict(others[3].config, False, "rules", (Reason("threads", "too many"),))
-    bench = Bench(TIME)
-    ended = searched(State([*others, unread], DEFAULT), bench)
-    assert ended.finalists[0].config == BEST
-    assert others[3].config not in bench.noted("start")
 
 
 def test_interrupt_leaves_the_state_usable() -> None:

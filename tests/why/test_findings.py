@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 import why_kernels as kernels
-from why_kernels import copy_problem, kinds, product_problem, square_problem, tensor, tile, why
+from why_kernels import copy_problem, kinds, product_problem, square_problem, tile, why
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
 
 BLOCK = Config({"BLOCK": 1024}, num_warps=4)
 
@@ -38,18 +37,6 @@ def test_a_transpose_is_uncoalesced_where_it_writes(settings: Settings) -> None:
     assert "uncoalesced access" not in kinds(by_blocks)
 
 
-def test_gathered_elements_are_uncoalesced_and_rows_are_not(settings: Settings) -> None:
-    """Single elements by an index waste sectors; rows by an index use them."""
-    x, index = tensor(torch.float32, 1 << 24), tensor(torch.int32, 1 << 22)
-    values = {"x_ptr": x, "index_ptr": index, "y_ptr": tensor(torch.float32, 1 << 22)}
-    config = Config({"BLOCK": 1024}, num_warps=4)
-    single = Problem(kernels.take, {**values, "n": 1 << 22}, (4096,))
-    reasons = why(single, [config], settings)
-    assert kinds(reasons) == {"uncoalesced access"}
-    rows = Problem(kernels.take_rows, {**values, "cols": 1024}, (4096,))
-    assert kinds(why(rows, [config], settings)) == set()
-
-
 @pytest.mark.slow(seconds=8)
 def test_few_stages(settings: Settings) -> None:
     """One stage waits; with four stages there is no such finding."""
@@ -60,12 +47,6 @@ def test_few_stages(settings: Settings) -> None:
     (finding,) = reasons.findings
     assert "num_stages=1" in finding.text
     assert "too few stages" not in kinds(why(problem, space[::-1], settings))
-
-
-def test_few_stages_of_a_config_alone(settings: Settings) -> None:
-    """Without other configs one stage of a pipelined loop is few."""
-    reasons = why(product_problem(1024, 1024, 1024), [tile(128, 128, 64, 4, 1)], settings)
-    assert kinds(reasons) == {"too few stages"}
 
 
 @pytest.mark.slow(seconds=9)

@@ -14,7 +14,7 @@ import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.core.index_values import COPIED_BYTES, IndexValues, values_of
+from asmtune.core.index_values import IndexValues, values_of
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.scalars import compare_integers, integer
 from asmtune.ir.ttir.work import SteeringArgument, Work
@@ -46,20 +46,6 @@ def block_rows(x_ptr, length_ptr, flag_ptr, y_ptr, n, ROWS: tl.constexpr, BLOCK:
         cols = i + tl.arange(0, BLOCK)
         acc += tl.load(x_ptr + rows[:, None] * 512 + cols[None, :])
     tl.store(y_ptr + rows, tl.sum(acc, 1))
-
-
-@triton.jit
-def grouped(size_ptr, x_ptr, y_ptr, EXPERTS: tl.constexpr, BLOCK: tl.constexpr):
-    """Take tiles of experts of different sizes in steps of the grid."""
-    tile = tl.program_id(0)
-    end = 0
-    for expert in range(EXPERTS):
-        start = end
-        end += tl.cdiv(tl.load(size_ptr + expert), BLOCK)
-        while tile >= start and tile < end:
-            at = tile * BLOCK + tl.arange(0, BLOCK)
-            tl.store(y_ptr + at, tl.load(x_ptr + at) + expert)
-            tile += tl.num_programs(0)
 
 
 @triton.jit
@@ -156,13 +142,6 @@ def test_a_large_grid_of_ragged_segments_is_sampled() -> None:
     assert not found.exact
 
 
-def test_a_tensor_that_is_too_large_is_not_copied() -> None:
-    """A tensor of a byte over the limit stays where it is, and the reason has both sizes."""
-    whole = torch.zeros(COPIED_BYTES + 1, dtype=torch.int8)
-    assert values_of(whole, "") == "it holds 67,108,865 bytes, and at most 67,108,864 are copied"
-    assert isinstance(values_of(whole[:-5000], ""), IndexValues)
-
-
 def test_experts_that_are_loaded_once_choose_the_branch() -> None:
     """Programs past the count return, those of expert -1 write zeros, the others multiply."""
     pointers = {"a_ptr": pointer(F16), "b_ptr": pointer(F16), "c_ptr": pointer(F16)}
@@ -197,19 +176,6 @@ def test_the_longest_row_and_the_flag_of_a_block_decide(rows: int) -> None:
     assert found.loops[0].iterations == pytest.approx(sum(trips) / blocks)
     assert found.loops[0].entries == pytest.approx(sum(flags) / blocks)
     assert found.exact
-
-
-@pytest.mark.parametrize("experts", [8, 200])
-def test_a_persistent_walk_over_experts_takes_every_tile(experts: int) -> None:
-    """Tiles of all experts are stored once, whichever program takes them."""
-    sizes = [i * 53 % 400 for i in range(experts)]
-    text = lower(
-        grouped, size_ptr=pointer(I32), x_ptr=pointer(), y_ptr=pointer(), EXPERTS=experts,
-        BLOCK=BLOCK,
-    )  # fmt: skip
-    found = evaluated(text, 132, {"size_ptr": torch.tensor(sizes, dtype=I32)})
-    tiles = sum(-(-size // BLOCK) for size in sizes)
-    assert moved(found, "write") == pytest.approx(tiles * BLOCK * 4, rel=0.03)
 
 
 @pytest.mark.parametrize("flag", [0, 1])
@@ -259,19 +225,6 @@ def test_an_unknown_index_tensor_is_named_with_its_assumption() -> None:
     assert [str(one) for one in found.steering] == [
         "loops and branches that starts_ptr steers are assumed: not given"
     ]
-
-
-@pytest.mark.parametrize(
-    ("tensor", "why"),
-    [
-        (torch.empty(4, dtype=I32, device="meta"), "no values are given"),
-        (torch.eye(3).to_sparse().int(), "it is no plain tensor"),
-        (None, "it is no plain tensor"),
-    ],
-)
-def test_tensors_without_numbers_say_why(tensor: Any, why: str) -> None:
-    """Meta tensors and sparse ones have no elements to read."""
-    assert values_of(tensor, "") == why
 
 
 def test_nothing_is_copied_under_capture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,17 +166,6 @@ def tma_gemm(
 
 
 @triton.jit
-def host_tma_gemm(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Multiply through tensor descriptors made on the host."""
-    m = tl.program_id(0) * BM
-    n = tl.program_id(1) * BN
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k in tl.range(0, K, BK):
-        acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
-    c.store([m, n], acc.to(tl.float16))
-
-
-@triton.jit
 def descriptor_more(a_ptr, b_ptr, i_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
     """Gather rows, scatter rows and reduce through descriptors."""
     one = tl.make_tensor_descriptor(a_ptr, [1024, 1024], [1024, 1], [1, COLS])
