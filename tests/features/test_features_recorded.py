@@ -94,6 +94,16 @@ CASES: dict[str, tuple[Problem, Config, str]] = {
         Config({"BLOCK": 8192}, num_warps=4, maxnreg=32),
         "H200",
     ),
+    "crowded": (
+        plain(row_softmax, (264,), F16, "x_ptr y_ptr", n=16_000, stride=16_384),
+        Config({"BLOCK": 16_384}, num_warps=2),
+        "A100",
+    ),
+    "attention": (
+        plain(kernels.attention, (16, 24), F16, QKVO, N=1000, scale=0.1, CAUSAL=False, D=64),
+        Config({"BM": 64, "BN": 32}, num_warps=4),
+        "H200",
+    ),
     "columns": (
         plain(launched.column_copy, (64,), F32, "x_ptr y_ptr", pitch=4096),
         Config({"BLOCK": 1024}),
