@@ -80,9 +80,9 @@ def ranked_unseen(
     place = {id(task): index for index, task in enumerate(own)}
     unseen = rank_unseen(fitted, {"assembly": own}, jobs, FOLDS)["assembly"]
     ranked: dict[str, list[RankedTask]] = {"learned": [], "roofline": []}
-    for task, scores, far in sorted(unseen, key=lambda each: place[id(each[0])]):
+    for task, scores in sorted(unseen, key=lambda each: place[id(each[0])]):
         slowdown, roofline = task.slowdown.tolist(), (-task.base[:, 0]).tolist()
-        ranked["learned"].append(RankedTask(task.kernel, scores, slowdown, far))
+        ranked["learned"].append(RankedTask(task.kernel, scores, slowdown))
         ranked["roofline"].append(RankedTask(task.kernel, roofline, slowdown))
     return [file for file, _ in tasks], ranked
 
@@ -109,7 +109,7 @@ def promises(
         for file, task in zip(files, tasks, strict=True):
             if folds[task.kernel] == fold:
                 for cut in ("auto", *COUNTS):
-                    made[str(cut)].append(_held(file, task, table.at(task.distance), cut))
+                    made[str(cut)].append(_held(file, task, table, cut))
     return made
 
 

@@ -122,7 +122,7 @@ def _file(
     for moment, tasks in (("assembly", compiled), ("sketch", sketched)):
         own = {id(task) for task in tasks}
         learned = [each for each in ranked.get(moment, ()) if id(each[0]) in own]
-        roofline = by_roofline([task for task, *_ in learned])
+        roofline = by_roofline([task for task, _ in learned])
         when = "" if moment == "assembly" else ", before compiling"
         if learned:
             scorers |= {f"learned{when}": _summary(learned), f"roofline{when}": _summary(roofline)}

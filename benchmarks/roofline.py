@@ -20,9 +20,9 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.roofs import Load, Roof, WorkCounts
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point
+from asmtune.predict.work_counts import WorkCounts
+from asmtune.workshop.roofline.chart import Chart, ChartEntry, Load, Point, Roof
 from asmtune.workshop.roofline.document import chart_json
 from asmtune.workshop.roofline.figure import draw
 from asmtune.workshop.roofline.subjects import RooflineRequest

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.predict.roofs import Load, WorkCounts, roofs_of
-from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point, TimeKind
+from asmtune.predict.work_counts import WorkCounts
+from asmtune.workshop.roofline.chart import Chart, ChartEntry, Load, Point, TimeKind, roofs_of
 
 TUNED, DEFAULT = Config({"BLOCK": 256}, num_warps=8), Config({"BLOCK": 64})
 

@@ -18,7 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.amd import reader_for
-from asmtune.predict.features.registry import LaunchReading
+from asmtune.predict.features.catalog import LaunchReading
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]
@@ -89,16 +89,6 @@ def looped_product(
     tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
 
 
-@triton.jit
-def decaying(x_ptr, y_ptr, steps, D: tl.constexpr):
-    """Store a sum that decays, of each step's number: a step waits for its load."""
-    at = tl.program_id(0) * steps * D + tl.arange(0, D)
-    state = tl.zeros((D,), tl.float32)
-    for step in range(steps):
-        state = state * 0.9 + tl.load(x_ptr + at + step * D)
-        tl.store(y_ptr + at + step * D, state)
-
-
 @triton.jit(noinline=True)
 def _row_of_tiles(a_ptr, b_ptr, c_ptr, row, K, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
@@ -115,29 +105,6 @@ def called_product(a_ptr, b_ptr, c_ptr, ROWS, K, BLOCK: tl.constexpr):
     """Compute C = A B for a narrow B, all of it in a function that is not inlined."""
     for i in range(ROWS):
         _row_of_tiles(a_ptr, b_ptr, c_ptr, tl.program_id(0) * ROWS + i, K, BLOCK)
-
-
-@triton.jit
-def static_product(
-    a_ptr,
-    b_ptr,
-    c_ptr,
-    N,
-    K: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-):
-    """Compute C = A B without a loop: the front end writes out every step."""
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    depth = tl.arange(0, BLOCK_K)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for step in tl.static_range(K // BLOCK_K):
-        a = tl.load(a_ptr + rows[:, None] * K + step * BLOCK_K + depth[None, :])
-        b = tl.load(b_ptr + (step * BLOCK_K + depth)[:, None] * N + cols[None, :])
-        acc = tl.dot(a, b, acc)
-    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
 
 
 @triton.jit
@@ -211,26 +178,6 @@ def column_copy(x_ptr, y_ptr, pitch, BLOCK: tl.constexpr):
     """Copy a column, whose elements are a row apart."""
     at = tl.arange(0, BLOCK) * pitch + tl.program_id(0)
     tl.store(y_ptr + at, tl.load(x_ptr + at))
-
-
-@triton.jit
-def many_powers(x_ptr, y_ptr, times, BLOCK: tl.constexpr):
-    """Compute special functions, and hardly anything else."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at)
-    for _ in range(times):
-        x = tl.exp2(tl.exp2(tl.exp2(tl.exp2(x))))
-    tl.store(y_ptr + at, x)
-
-
-@triton.jit
-def chain(x_ptr, y_ptr, steps, BLOCK: tl.constexpr):
-    """Run a long loop in which each step waits for the last."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    state = tl.zeros((BLOCK,), tl.float32)
-    for step in range(steps):
-        state = state * 0.5 + tl.load(x_ptr + step * BLOCK + at)
-    tl.store(y_ptr + at, state)
 
 
 def looped(

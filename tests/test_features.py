@@ -17,7 +17,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.predict.features import registry
+from asmtune.predict.features import catalog
 from asmtune.predict.features.catalog import FEATURES, schema
 from asmtune.predict.features.reader import ProfileReader
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
@@ -58,7 +58,7 @@ def test_registry_is_complete() -> None:
 def test_the_registry_is_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is registered once; the schema changes when a feature or its unit does."""
     with pytest.raises(ValueError, match="'num_warps' is registered twice"):
-        registry.register("num_warps", "1", "launch", "Again.", lambda _: 0.0)
+        catalog.register("num_warps", "1", "launch", "Again.", lambda _: 0.0)
     before = schema()
     assert schema() == before
     monkeypatch.setitem(FEATURES, "num_warps", replace(FEATURES["num_warps"], unit="warps"))

@@ -242,7 +242,7 @@ def test_nothing_can_run(
     problem: Problem, axes: dict[str, Any], says: str, target: Target, settings: Settings
 ) -> None:
     """The commonest reason is named once, in one line, with how many share it."""
-    funnel = Funnel(target, make_scorer("weights"), settings)
+    funnel = Funnel(target, make_scorer("chance"), settings)
     with pytest.raises(CompileError) as caught:
         funnel.prune(problem, Space({"BLOCK": (64, 128), **axes}))
     assert says in str(caught.value)

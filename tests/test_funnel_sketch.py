@@ -166,8 +166,8 @@ def test_refused_before_anything_is_compiled(
 ) -> None:
     """A scorer that cannot rank before compiling, or choose how many, is refused at once."""
     monkeypatch.setattr(Funnel, "front", lambda *_: pytest.fail("compiled"))
-    with pytest.raises(InputError, match=r"compile 2: weights ranks only what is compiled; "):
-        replace(funnel, scorer=make_scorer("weights")).prune(scale_problem(), BLOCKS)
+    with pytest.raises(InputError, match=r"compile 2: chance ranks only what is compiled; "):
+        replace(funnel, scorer=make_scorer("chance")).prune(scale_problem(), BLOCKS)
     auto = Keep.of("auto", "compile")
     with pytest.raises(InputError, match=r"compile auto: the error of by block before compiling"):
         replace(funnel, compile=auto).prune(scale_problem(), BLOCKS)
@@ -193,7 +193,7 @@ def test_auto_of_a_small_space(
 ) -> None:
     """A space no larger than what auto would compile is compiled whole, without sketches."""
     roofline = replace(funnel, scorer=make_scorer("roofline"))
-    assert default_budget(make_scorer("weights")) is None
+    assert default_budget(make_scorer("chance")) is None
     auto = default_budget(roofline.scorer)
     assert auto == Keep.of("auto", "compile")
     whole = replace(roofline, compile=None).prune(scale_problem(), BLOCKS)

@@ -15,8 +15,9 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.roofs import Load, WorkCounts, attainable, roofs_of
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.work_counts import WorkCounts
+from asmtune.workshop.roofline.chart import Load, attainable, roofs_of
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 CountsOf = Callable[[Problem, Config], WorkCounts]

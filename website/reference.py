@@ -29,8 +29,8 @@ ALSO: Final = {
         "asmtune.predict.prune.flow.Funnel",
         "asmtune.predict.score.keep.Keep",
         "asmtune.core.kernel_module.load_kernel_module",
-        "asmtune.predict.features.registry.register",
-        "asmtune.predict.features.registry.register_launch",
+        "asmtune.predict.features.catalog.register",
+        "asmtune.predict.features.catalog.register_launch",
     ),
     "Bench runs, checks and rooflines": (
         "asmtune.workshop.regression.run.BenchRun",

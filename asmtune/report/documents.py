@@ -165,6 +165,9 @@ def _report(value: Any, where: str) -> PruneReport:
     if isinstance(value, dict):
         for derived in ("counts", "dropped", "stored"):  # `PruneReport` derives them again
             value.pop(derived, None)
+        for selection in (value.get("selection"), value.get("compiled")):
+            if isinstance(selection, dict):
+                selection.pop("unlike", None)  # reports of older versions have it
     return _CODEC.read(PruneReport, value, where)
 
 

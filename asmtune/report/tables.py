@@ -137,7 +137,6 @@ def _expected(report: PruneReport, selection: Selection, of: str) -> str:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"
     measured = f"\n  measured with {selection.source}" if selection.source else ""
-    measured += f"\n  {selection.remark}" if selection.remark else ""
     low = "" if selection.low_share is None else f" (9 in 10: {selection.low_share:.2f} or more)"
     return (
         f"expected share of the best speed{of} {selection.expected_share:.3f}{low}, "

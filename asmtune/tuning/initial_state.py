@@ -258,16 +258,14 @@ def first_ranking(
         effort.strategy == "model"
         and not is_short(len(configs), effort, front.workers.jobs)
         and funnel.scorer.ranks_before_compiling
+        and can_sketch(front.target)
     )
     ranking = FirstRanking(front, funnel.scorer)
     with ExitStack() as stack:
         stack.callback(ranking.close)
         if sketches:
             configs = narrowed(front, configs, MOST_SKETCHES, wanted).configs
-        if sketches and can_sketch(front.target):
             ranking.sketch(funnel, configs, effort)
-        elif sketches and not isinstance(found := estimated(front, configs), Unread):
-            ranking.verdicts = found
         else:
             ranking.verdicts = [front.by_rules(config) for config in configs]
         stack.pop_all()

@@ -10,7 +10,6 @@ from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn
 from asmtune.ir.asm.flow import MOST_INSTRUCTIONS, MOST_LEVELS
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
-from tests.asm.asm_dumps import fixture_listing
 
 HEAD = ".version 8.7\n.target sm_90a\n"
 
@@ -58,15 +57,6 @@ def test_loops_of_called_functions_are_inside_those_of_their_callers() -> None:
     assert [item.index for item in program.instructions] == list(range(len(program.instructions)))
 
 
-def test_a_guarded_return_goes_on_after_the_call() -> None:
-    """A function that may leave in its middle reaches what follows the call from there."""
-    program = ptx_kernel(parse_ptx(HEAD + LOOPS))
-    early = next(i for i in program.instructions if i.opcode == "ret" and i.predicate)
-    follows = program.blocks[program.block_of(early.index)].successors
-    after = {program.body(block)[0].opcode for block in follows}
-    assert after == {"sqrt.approx.f32", "ld.param.b32"}
-
-
 def test_registers_of_each_call_are_its_own() -> None:
     """The caller's registers, and those of two calls of one function, have different names."""
     program = ptx_kernel(parse_ptx(HEAD + LOOPS))
@@ -101,12 +91,6 @@ def test_growth_ends() -> None:
     chain = "".join(f".func f{i}()\n{{\n{f'call.uni f{i + 1};' * 90}\nret;\n}}\n" for i in range(9))
     text = HEAD + chain + ".func f9()\n{\nret;\n}\n.entry k()\n{\ncall.uni f0;\nret;\n}\n"
     assert len(ptx_kernel(parse_ptx(text)).instructions) <= MOST_INSTRUCTIONS
-
-
-def test_a_recorded_call_is_in_the_loop() -> None:
-    """The square root of a function that Triton kept apart runs in the loop that calls it."""
-    listing = fixture_listing("calls-sm80-triton3.6")
-    assert depths(ptx_kernel(listing), "sqrt.approx.ftz.f32") == [1]
 
 
 AMDGCN = """

@@ -27,7 +27,6 @@ READ = {
     "200,000 statements on a line": (PTX + "add.s32 %r1, %r2, %r3; " * 200_000 + "ret;}", 200_001),
     "100,000 parentheses": (PTX + "x.y " + "(" * 100_000 + ")" * 100_000 + ";\nret;\n}\n", 2),
     "labels on a line": (PTX + "".join(f"L{i}:" for i in range(300_000)) + "ret;}", 1),
-    "semicolons": (PTX + ";" * 1_000_000 + "ret;}", 1),
     "latches of a loop": (PTX + "L0:\n" + "@%p bra L0;\n" * 90_000 + "ret;\n}\n", 90_001),
 }
 
@@ -42,9 +41,7 @@ def test_long_ptx_is_read_in_one_pass(name: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[str], Any], str, str]] = {
     "braces": (parse_ptx, PTX + "{" * 1_000_000, "deeper than 64"),
-    "headers": (parse_ptx, ".version 8.0\n" + ".func (\n" * 300_000 + "{ret;}", "without a name"),
     "loops in loops": (parse_ptx, loops(20_000, lambda i: i // 2), "back over 10,000,000 blocks"),
-    "blocks": (parse_ptx, loops(150_000, lambda i: i), "more than 100,000"),
     "tables": (
         parse_ptx,
         PTX
@@ -52,7 +49,6 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str, str]] = {
         + "".join(f"L{i}: brx.idx %r, T;\n" for i in range(3000)),
         "the text ends",
     ),
-    "functions": (parse_ptx, ".version 8.0\n" + ".func f(){ret;}\n" * 20_000, "10,000 functions"),
     "spaces": (parse_sass, SASS + "/*0000*/ X" + " " * 1_000_000, "not SASS"),
     "jumps": (
         parse_sass,
@@ -74,14 +70,12 @@ REFUSED: dict[str, tuple[Callable[[str], Any], str, str]] = {
     ),
     "regions": (parse_ttir, TTIR + "scf.if %x {\n" * 100_000, "deeper than 100"),
     "a line": (parse_ttir, TTIR + "x.y " + "(" * 1_000_000, "1,000,004 characters"),
-    "packs": (parse_ttir, TTIR + "%a:9999 = x.y %b\n" * 3_000, "more than 1,000,000 results"),
     "attributes": (
         parse_ttir,
         "module {\n  tt.func public @k(%a: " + " {} loc(" * 20_000 + " x) {\n",
         "the text ends",
     ),
     "while": (parse_ttir, TTIR + "%0 = scf.while (" + ") : (" * 30_000 + " {\n", "the text ends"),
-    "a string": (parse_ttir, TTIR + 'x.y "' + '\\"' * 90_000 + "\n", "the text ends"),
 }
 
 
@@ -100,18 +94,3 @@ def test_entries_without_an_end() -> None:
     """Headers and comments that never end are looked at once."""
     assert [entry.name for entry in entries(".entry a (" * 100_000)] == ["a"]
     assert entries("/*" * 100_000) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "argument"),
-    [
-        ("%a: !tt.ptr<f16> {tt.divisibility = 16 : i32} loc(#loc1)", ("!tt.ptr<f16>", "#loc1")),
-        ('%a: i32 loc("n"(#loc2))', ("i32", '"n"(#loc2)')),
-        ("%a: tensor<8xf32, #blocked> {x = {y}}", ("tensor<8xf32, #blocked>", "")),
-        ("%a: i32", ("i32", "")),
-    ],
-)
-def test_parts_of_an_argument(text: str, argument: tuple[str, str]) -> None:
-    """Type, attributes and location of an argument are told apart."""
-    (read,) = parse_ttir(f"tt.func public @k({text}) {{\n}}").kernel.arguments
-    assert (read.type, read.location) == argument

@@ -9,7 +9,7 @@ from functools import cache
 import fixture_kernels as kernels
 import pytest
 import triton.language as tl
-from asm_dumps import GEMM, compile_kernel, cubin_names, fixture_bytes
+from asm_dumps import GEMM, compile_kernel
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,35 +68,6 @@ def test_the_loop_holds_the_tensor_instructions(arch: int) -> None:
     inside = {classify_sass(i.opcode) for block in loop.blocks for i in program.body(block)}
     assert {OpClass.TENSOR, OpClass.ASYNC_COPY, OpClass.BARRIER} <= inside
     assert OpClass.GLOBAL not in inside
-
-
-@pytest.mark.parametrize("arch", ARCHES)
-def test_sources_are_lines_of_the_kernel(arch: int) -> None:
-    """Tensor instructions come from the kernel's `tl.dot`, and of sm_90 from its loop's head."""
-    listing = parse_sass(gemm(arch))
-    assert listing.files[1].endswith("/fixture_kernels.py")
-    source = kernels.gemm.src.split("\n")
-    first = kernels.gemm.starting_line_number + 1  # its decorator stands before the source
-    found = {
-        (item.source[0], item.source[1] - first)
-        for item in listing.entry.instructions
-        if classify_sass(item.opcode) is OpClass.TENSOR and item.source
-    }
-    words = {source[line].split()[0] for file, line in found if file == 1}
-    assert "acc" in words
-    assert words <= {"acc", "for"}
-    assert {file for file, _ in found} == {1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", cubin_names())
-def test_cubins_without_debug_information(name: str) -> None:
-    """Recorded cubins read as well, those of a newer toolkit among them; nothing has a source."""
-    listing = parse_sass(disassembled(fixture_bytes(name)))
-    assert not listing.files
-    assert all(item.source is None for item in listing.entry.instructions)
-    spilled = any(classify_sass(i.opcode) is OpClass.LOCAL for i in listing.entry.instructions)
-    assert spilled == name.startswith("spill")
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def ranked(kernels: int, slow: float, name: str) -> list[RankedTask]:
         times = np.sort(rng.uniform(0.0, 1.0, 30))
         scores = (-times + rng.normal(0.0, slow, 30)).tolist()
         slowdown = (times - times[0]).tolist()
-        made.append(RankedTask(f"{name}{number}", scores, slowdown, float(rng.uniform(1, 2))))
+        made.append(RankedTask(f"{name}{number}", scores, slowdown))
     return made
 
 

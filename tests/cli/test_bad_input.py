@@ -91,10 +91,10 @@ targets measure | this needs a CUDA GPU; PyTorch finds none on this machine
 {SIZED} --arg x_ptr=fp16 --grid "__import__('os')" | no function is called '__import__'
 {SIZED} --arg x_ptr=fp16 --arg rows=4 | parameter 'rows'.*no size names it
 prune-report {{}}/doubled.py --compile 0 | compile 0: the least is 1; give auto, a number such as 20
-prune-report {{}}/doubled.py --compile 2 --scorer weights | weights ranks only what is compiled
+prune-report {{}}/doubled.py --compile 2 --scorer chance | chance ranks only what is compiled
 prune-report {{}}/doubled.py --keep 150% | keep 150%: above 0% and up to 100%; give auto
 prune-report {{}}/doubled.py --keep abc | keep 'abc' is not a number of configs; give auto
-prune-report {{}}/doubled.py --keep auto --scorer weights | the error of weights was never measured
+prune-report {{}}/doubled.py --keep auto --scorer chance | the error of chance was never measured
 prune-report {{}}/doubled.py --format xml | --format
 prune-report {{}}/doubled.py --nonsense | --nonsense
 pruned-report | No such command
@@ -253,7 +253,7 @@ def test_an_unwritable_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch
         for command in (
             ("prune-report", "{}/doubled.py"),
             ("explain", "{}/doubled.py"),
-            ("model", "replay", str(TIMINGS), "--kernels", kernels, "--scorer", "weights"),
+            ("model", "replay", str(TIMINGS), "--kernels", kernels, "--scorer", "chance"),
         ):
             ran = commands.run(*command)
             assert (ran.code, ran.err) == (0, "")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import math
-import pkgutil
 import struct
-from pathlib import Path
 
 import pytest
-import torch
 from elftools.elf.elffile import ELFFile
 
 from asmtune.base.settings import Settings
@@ -18,28 +14,17 @@ from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.kernel_module import from_python_module
 from asmtune.core.occupancy import occupancy
-from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
-from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.predict.features.amd import LATENCY
-from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.execution import executions
-from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import (
     Launch,
-    decaying,
-    executed_flops,
-    looped,
-    persistent,
-    pointers,
 )
 
 MACHINES = ("MI250X", "MI300X", "MI355X")
-FAMILIES = Path(__file__).parents[2] / "benchmarks" / "corpus" / "families"
 
 
 def moved(reading: LaunchReading, direction: str) -> float:
@@ -84,97 +69,6 @@ def test_a_product(machine: str, dtype: str, stages: int, launch: Launch) -> Non
     assert moved(reading, "load") == programs * (128 + 128) * 1024 * size
     result = problem.arguments["c_ptr"]
     assert moved(reading, "store") == result.numel() * result.element_size()
-
-
-@pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("unroll", [None, 2, 4])
-def test_unrolled_products(machine: str, unroll: int | None, launch: Launch) -> None:
-    """Trips that stand side by side in a body are told from wavefronts that do the same."""
-    reading = launch(looped(256, 256, 1024, (128, 128), unroll), unrolled_config(), machine)
-    assert executed_flops(reading) == 2 * 256 * 256 * 1024
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
-@pytest.mark.parametrize("flatten", [False, True])
-def test_persistent_products(machine: str, flatten: bool, launch: Launch) -> None:
-    """Trips peeled off a loop that two loops became run once, and not once a tile."""
-    tile = Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=4)
-    reading = launch(persistent(512, 1024, 3, flatten), tile, machine)
-    assert executed_flops(reading) == pytest.approx(2 * 512 * 512 * 1024)
-
-
-def unrolled_config() -> Config:
-    """A config whose tile each wavefront has a part of."""
-    return Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=2)
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_sums_that_wait_for_loads(machine: str, launch: Launch) -> None:
-    """A step of a recurrence takes a load's latency, also where `fmac` adds to its destination."""
-    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "steps": 512, "D": 64}
-    reading = launch(Problem(decaying, arguments, (4,)), Config({}), machine)
-    assert reading.cycles.latency > 512 * LATENCY[OpClass.GLOBAL]
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
-@pytest.mark.parametrize(
-    ("family", "read", "written", "added"),
-    [
-        ("add_rmsnorm", 1.0, 1.0, None),
-        ("layernorm_bwd_dx", 1.0, 1.0, None),
-        ("matmul_persistent", 1.0, 1.0, None),
-        ("matmul_streamk", 1.0, None, 1.0),
-        ("histogram", 1.0, None, 1.0),
-        ("softmax_bwd", 1.0, 1.0, None),
-        ("softmax_online", 1.0, 1.0, None),
-        ("sort_rows", 1.0, 1.0, None),
-        ("transpose", 1.0, 1.0, None),
-        ("batched_matmul", 1.0, 1.0, None),
-    ],
-)
-def test_bytes_of_families(
-    family: str,
-    read: float,
-    written: float | None,
-    added: float | None,
-    machine: str,
-    launch: Launch,
-) -> None:
-    """Bytes that the assembly reads, writes and adds are those that the IR's tiles hold."""
-    module = from_python_module(importlib.import_module(f"benchmarks.corpus.families.{family}"))
-    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
-    reading = launch(problem, next(iter(module.space().configs(**problem.shape))), machine)
-    kinds = {"load": ("read", read), "store": ("write", written), "atomic": ("atomic", added)}
-    for direction, (kind, share) in kinds.items():
-        wanted = sum(item.bytes for item in reading.work.accesses if item.kind == kind)
-        total = moved(reading, direction)
-        if share is None:
-            assert total == wanted == 0
-        else:
-            # A number a program, such as a row's mean, may be read as a scalar.
-            assert total == pytest.approx(share * reading.work.programs * wanted, rel=1e-3)
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["MI300X", "MI355X"])
-@pytest.mark.parametrize("family", sorted(m.name for m in pkgutil.iter_modules([str(FAMILIES)])))
-def test_families(family: str, machine: str, settings: Settings, launch: Launch) -> None:
-    """The default config of every family gives finite features, and no opcode is unknown."""
-    if family.startswith("_"):
-        return
-    module = from_python_module(importlib.import_module(f"benchmarks.corpus.families.{family}"))
-    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
-    config = next(iter(module.space().configs(**problem.shape)))
-    if not isinstance(Lowering(problem, load_target(machine), 60).request(config), LowerRequest):
-        pytest.skip("this Triton's front end refuses it")
-    reading = launch(problem, config, machine)
-    features = {n: f.read(reading) for n, f in FEATURES.items() if f.moment == "launch"}
-    assert all(math.isfinite(value) for value in features.values())
-    assert features["issue_cycles"] > 0
-    assert reading.profile.static["unknown_all"] == 0
 
 
 @pytest.mark.slow(seconds=2)

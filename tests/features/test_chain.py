@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from asmtune.predict.features.chain import (
     BARRIER_LATENCY,
-    PRODUCT_LATENCY,
     Action,
     InstructionStep,
     chain_cycles,
@@ -61,34 +60,6 @@ def test_dependent_chain_adds_up() -> None:
     assert trip(*chain, step(Action.COMPUTE, "r10", "r0", 5.0)) == 11 * 5.0
 
 
-def test_independent_loads_overlap() -> None:
-    """Any number of loads cost one latency; only the way to memory takes them in turn."""
-    for number in (1, 8):
-        loads = [load(f"v{i}") for i in range(number)]
-        assert once(*loads, *(use(f"v{i}") for i in range(number))) == LATE
-    queued = [load(f"v{i}", busy=20.0) for i in range(8)]
-    assert once(*queued, use("v7")) == 8 * 20.0 + LATE
-
-
-@pytest.mark.parametrize("steps", [1, 2, 4])
-def test_a_load_waits_for_the_store_before(steps: int) -> None:
-    """Unrolled steps that store what they loaded expose one latency each; others one in all."""
-    code = []
-    for i in range(steps):
-        code += [load(f"v{i}"), step(Action.GLOBAL_STORE, f"p v{i}")]
-    assert once(*code) == steps * LATE
-    early = [load(f"v{i}") for i in range(steps)]
-    late = [step(Action.GLOBAL_STORE, f"p v{i}") for i in range(steps)]
-    assert once(*early, *late) == LATE
-
-
-def test_atomics_are_in_order() -> None:
-    """An atomic reads and writes, so that it waits for stores, and loads wait for it."""
-    atomic = step(Action.ATOMIC, "p v", "old", 900.0)
-    assert once(load("v"), step(Action.GLOBAL_STORE, "p v"), atomic, use("old")) == LATE + 900
-    assert once(load("v"), atomic, load("w", "p"), use("w")) == 2 * LATE
-
-
 @pytest.mark.parametrize("warps", [1, 4])
 def test_barriers_order_memory(warps: int) -> None:
     """A read after a barrier waits for the write before it, and for the warps, if several."""
@@ -100,23 +71,6 @@ def test_barriers_order_memory(warps: int) -> None:
     assert once(load("v"), write, meet, read, use("w"), warps=warps) == LATE + met + 32.0
     # Arithmetic passes the barrier.
     assert once(load("v"), write, meet, use("p"), warps=warps) == LATE
-
-
-def test_tensor_cores_take_turns() -> None:
-    """Products of one warp follow each other at the tensor cores' rate, then latency counts."""
-    products = [step(Action.MMA, f"a{i}", f"c{i}", 34.0, 16.0) for i in range(4)]
-    assert once(*products, use("c3")) == 4 * 16.0 + 34.0
-    summed = [step(Action.MMA, f"a{i} c", "c", 34.0, 16.0) for i in range(4)]
-    assert once(*summed, use("c")) == 4 * (16.0 + 34.0)
-
-
-def test_asynchronous_products_take_turns() -> None:
-    """Products beside the warp queue at the tensor cores, and the last one's latency shows."""
-    products = [step(Action.PRODUCT, "a", "", 0.0, 128.0) for _ in range(3)]
-    ended = (step(Action.PRODUCT_COMMIT), wait(Action.PRODUCT_WAIT, 0))
-    assert once(*products, *ended) == 3 * 128.0 + PRODUCT_LATENCY
-    # Nothing waits for them otherwise.
-    assert once(*products, use("a")) == 0.0
 
 
 def pipeline(depth: int, work: float, busy: float = 0.0) -> list[InstructionStep]:
@@ -157,35 +111,6 @@ def test_wait_group(still: int, waited: int) -> None:
     assert once(*code, wait(Action.COPY_WAIT, still), use("x")) == 100.0 * waited
     # A group that was waited for is gone; the next wait counts those that are left.
     assert once(*code, wait(Action.COPY_WAIT, still), wait(Action.COPY_WAIT, 0)) == 300.0
-
-
-def test_a_pending_product() -> None:
-    """With one wgmma left pending the work beside it is free; without, both add up."""
-
-    def body(still: int) -> list[InstructionStep]:
-        return [
-            step(Action.COMPUTE, "x", "y", 150.0),
-            step(Action.COMPUTE, "y", "x", 150.0),
-            step(Action.PRODUCT, "y", "", 0.0, 256.0),
-            step(Action.PRODUCT_COMMIT),
-            wait(Action.PRODUCT_WAIT, still),
-        ]
-
-    assert trip(*body(1)) < trip(*body(0))
-    assert trip(*body(1)) >= 256.0
-    assert once(*body(0)) == 150.0 + 256.0 + PRODUCT_LATENCY
-    assert once(*body(1)) == 150.0
-
-
-@pytest.mark.parametrize("stages", [1, 2, 3, 4])
-def test_bulk_waits(stages: int) -> None:
-    """A bulk copy's wait, whose barrier tells no depth, is for the trip `stages - 1` before."""
-    body = [wait(Action.BULK_WAIT, 0), step(Action.BULK, "p", "", LATE)]
-    found = chain_cycles(body, 4, stages, repeats=True)
-    if stages == 1:
-        assert found == 0.0  # what is asked for after the wait is no part of it
-    else:
-        assert found == pytest.approx(LATE / (stages - 1), rel=0.2)
 
 
 STEPS = st.lists(

@@ -9,22 +9,17 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.ir.asm.nvptx import OpClass
 from asmtune.kernels import tiled_matmul as matmul
-from asmtune.predict.features.execution import executions, match_loops
-from asmtune.predict.features.registry import LaunchReading
+from asmtune.predict.features.catalog import LaunchReading
+from asmtune.predict.features.execution import executions
 from tests.launch_kernels import (
     Launch,
-    called,
     causal_attention,
     executed_flops,
     looped,
     persistent,
     pointers,
-    static_product,
-    two_loops,
 )
-from tests.workload.workload_kernels import tma_gemm
 
 MACHINES = ("A100", "H200", "B200")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -78,14 +73,6 @@ def test_products(
     assert hot_trips(reading, 2 * m * n * k) == 1024 / k
 
 
-@pytest.mark.parametrize("machine", ["H200", "B200"])
-def test_products_in_fp8(machine: str, launch: Launch) -> None:
-    """So it is with fp8, which sm_80 does not have."""
-    reading = launch(product(1024, "fp8e4nv"), tiled(WIDE), machine)
-    assert executed_flops(reading) == 2 * 256 * 256 * 1024
-    assert hot_trips(reading, 2 * 128 * 128 * 64) == 1024 / 64
-
-
 @pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("depth", [64, 128, 1000])
@@ -93,24 +80,6 @@ def test_short_and_ragged_products(machine: str, depth: int, launch: Launch) -> 
     """One trip, of which Blackwell peels all; two; and a last one that is masked."""
     reading = launch(product(depth), tiled(WIDE), machine)
     assert executed_flops(reading) == 2 * 256 * 256 * math.ceil(depth / 64) * 64
-
-
-def test_peeled_trips(launch: Launch) -> None:
-    """Blackwell multiplies once before its loop, so that the loop runs one trip less."""
-    reading = launch(product(1024), tiled(WIDE, 4), "B200")
-    segments, runs = reading.profile.segments, executions(reading.profile, reading.work)
-    times = [run.times for s, run in zip(segments, runs, strict=True) if s.flops]
-    assert times == [1, 15]
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["A100", "H200", "RTX 5090", "MI300X"])
-def test_called_functions(machine: str, launch: Launch) -> None:
-    """A product in a function that is not inlined is done once a call, in the loop that calls."""
-    reading = launch(called(3, 512), Config({}), machine)
-    assert executed_flops(reading) == 4 * 3 * 2 * 64 * 64 * 512
-    assert reading.profile.static["loops"] == 2
-    assert reading.profile.static["tensor_all"] > 0
 
 
 @pytest.mark.slow(seconds=1)
@@ -133,15 +102,6 @@ def test_unrolled_loops(machine: str, unroll: int, trips: int, launch: Launch) -
     )
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-def test_static_range(machine: str, launch: Launch) -> None:
-    """What the front end writes out runs once, and is all there."""
-    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), "N": 256, "K": 128}
-    reading = launch(Problem(static_product, arguments, (4, 4)), Config(TILE), machine)
-    assert executed_flops(reading) == 2 * 256 * 256 * 128
-    assert not any(segment.depth for segment in reading.profile.segments)
-
-
 @pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("flatten", [False, True])
@@ -150,38 +110,6 @@ def test_persistent_loops(machine: str, flatten: bool, launch: Launch) -> None:
     reading = launch(persistent(256, 512, 3, flatten), Config(TILE), machine)
     assert executed_flops(reading) == pytest.approx(2 * 256 * 256 * 512)
     assert hot_trips(reading, 2 * 64 * 64 * 32) == pytest.approx(16 / 3 * 16)
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_nested_loops(machine: str, launch: Launch) -> None:
-    """The outer loop runs once a tile, also where a trip of the inner one is peeled into it."""
-    reading = launch(persistent(256, 512, 4, False), Config(TILE), machine)
-    segments, runs = reading.profile.segments, executions(reading.profile, reading.work)
-    working = [
-        (segment.depth, run.times)
-        for segment, run in zip(segments, runs, strict=True)
-        if segment.is_work
-    ]
-    peeled = 4 if machine == "B200" else 0
-    assert working == [(0, 1), (1, 4), (2, 4 * 16 - peeled)]
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", [*MACHINES, "MI300X"])
-@pytest.mark.parametrize("block", [32, 64])
-def test_causal_trips(machine: str, block: int, launch: Launch) -> None:
-    """Programs that stop at their diagonal count with their mean trips."""
-    arguments = {
-        **pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr"),
-        "N": 1024,
-        "D": 64,
-    }
-    problem = Problem(causal_attention, arguments, (8,))
-    reading = launch(problem, Config({"BLOCK_M": 128, "BLOCK_N": block}), machine)
-    keys = sum(128 * (program + 1) for program in range(8))
-    assert executed_flops(reading) == 2 * 2 * 128 * 64 * keys
-    (loop,) = reading.work.loops
-    assert loop.trips == keys / 8 / block
 
 
 @pytest.mark.slow(seconds=1)
@@ -212,46 +140,3 @@ def test_duplicated_products(
     assert trips == [pytest.approx(loop.iterations)]
     asked = sum(dot.flops for dot in reading.work.dots)
     assert reading.cycles.flops >= asked * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-def test_loops_in_turn(machine: str, launch: Launch) -> None:
-    """Two loops one after the other are told apart: one loads, the other stores."""
-    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), "first": 100, "second": 7}
-    reading = launch(Problem(two_loops, arguments, (4,)), Config({"BLOCK": 1024}), machine)
-    found = {}
-    runs = executions(reading.profile, reading.work)
-    for segment, run in zip(reading.profile.segments, runs, strict=True):
-        for traffic in segment.traffic:
-            if traffic.space == "global":
-                found[traffic.direction] = run.times
-    assert found == {"load": 100, "store": 7}
-    matched = [loop for loop in match_loops(reading.profile.segments, reading.work) if loop]
-    assert [loop.id for loop in matched] == [0, 1]
-
-
-@pytest.mark.parametrize("specialised", [False, True])
-def test_partitions(specialised: bool, launch: Launch) -> None:
-    """Where some warps copy and others multiply, both have all of the loop's trips."""
-    sizes = {"M": 512, "N": 512, "K": 512, "WS": specialised}
-    arguments = {**pointers(torch.float16, "a_ptr", "b_ptr", "c_ptr"), **sizes}
-    tile = Config({"BM": 128, "BN": 128, "BK": 64}, num_warps=4)
-    reading = launch(Problem(tma_gemm, arguments, (4, 4)), tile, "B200")
-    assert executed_flops(reading) == 2 * 512**3
-    runs = executions(reading.profile, reading.work)
-    copied = sum(
-        segment.tma_bytes * run.times
-        for segment, run in zip(reading.profile.segments, runs, strict=True)
-    )
-    # The loop asks for a tile of A and one of B in each trip; a pipeline's start asks twice more.
-    assert 8 <= copied / (2 * 128 * 64 * 2) <= 10
-
-
-def test_waits_are_not_work(launch: Launch) -> None:
-    """Loops that wait for a barrier in memory match no loop of the IR."""
-    reading = launch(product(1024), tiled(WIDE, 4), "B200")
-    matched = match_loops(reading.profile.segments, reading.work)
-    waits = [i for i, segment in enumerate(reading.profile.segments) if not segment.is_work]
-    assert waits
-    assert all(matched[i] is None for i in waits)
-    assert all(not reading.profile.segments[i].classes.get(OpClass.TENSOR) for i in waits)

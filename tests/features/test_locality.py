@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 import triton
@@ -13,11 +11,10 @@ from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.cycles import Locality, program_cycles
 from asmtune.predict.features.execution import executions
-from asmtune.predict.features.registry import LaunchReading
 from tests.launch_kernels import Launch, pointers
-from tests.sample_kernels import scale_problem
 
 
 @triton.jit
@@ -51,42 +48,6 @@ def test_a_row_read_twice_hits(launch: Launch) -> None:
     assert set(locality(reading).hits.values()) == {0.5}
     # One row read and one written, though the text reads it twice.
     assert reading.cycles.l2_bytes == pytest.approx(2 * 1024 * 4)
-
-
-def test_rows_beyond_l1_miss(launch: Launch) -> None:
-    """Where resident programs' rows exceed L1, fewer reads hit the longer they are."""
-    found = []
-    for width in (1 << 10, 1 << 13, 1 << 15, 1 << 17):
-        reading = launch(*rows(width))
-        resident = reading.resident * width * 4
-        (hits,) = set(locality(reading).hits.values())
-        assert (hits == 0.5) == (resident <= reading.target.shared_bytes_per_sm)
-        found.append(hits)
-    assert found == sorted(found, reverse=True)
-    assert found[-1] < 0.01
-    assert launch(*rows(1 << 17)).cycles.l2_bytes == pytest.approx(3 * (1 << 17) * 4, rel=0.01)
-
-
-def test_shared_memory_leaves_less_l1(launch: Launch) -> None:
-    """Shared memory is taken from L1's capacity."""
-    reading = launch(*rows(1 << 12))
-    taken = {**reading.profile.static, "shared_bytes": 28_000.0}
-    profile = replace(reading.profile, static=taken)
-    hits = Locality.of(
-        profile, executions(profile, reading.work), reading.work, reading.target
-    ).hits
-    assert max(hits.values()) < max(locality(reading).hits.values())
-
-
-@pytest.mark.parametrize(("block", "warps"), [(32, 4), (16, 8), (64, 1)])
-def test_threads_without_an_element(block: int, warps: int, launch: Launch) -> None:
-    """Bytes are those that the IR asks for, where threads outnumber the elements."""
-    reading = launch(scale_problem(1 << 12), Config({"BLOCK": block}, num_warps=warps), "H200")
-    share = min(1.0, block / (32 * warps))
-    assert set(locality(reading).shares.values()) <= {share, 1.0}
-    moved = 2 * block * 2
-    sector = 2 * 32 * warps * share
-    assert moved <= reading.cycles.l2_bytes <= max(moved, 2 * sector)
 
 
 @pytest.mark.slow(seconds=1)

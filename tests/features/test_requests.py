@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-import triton
-import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.core.config import Config
-from asmtune.core.problem import Problem
 from asmtune.ir.ttir.strides import Repeated
 from asmtune.predict.features.requests import Request, touched
-from tests.launch_kernels import Launch, pointers
 
 ROW = tuple((1 << bit,) for bit in range(5))
 """Lanes one element apart."""
@@ -83,32 +77,3 @@ def test_bounds(stride: int, order: list[int], width: int) -> None:
     assert 1 <= found.lines <= found.sectors <= 32 * 2
     assert 0 < found.fresh <= 1
     assert found.cycles(copies=True) <= found.cycles(copies=False)
-
-
-@triton.jit
-def crossed(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Copy a tile whose columns are divided, so that the compiler cannot tell neighbours."""
-    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = (tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)) * 3 // 3
-    tile = tl.load(x_ptr + m[:, None] * N + n[None, :], mask=m[:, None] < M)
-    tl.store(y_ptr + m[:, None] * N + n[None, :], tile, mask=m[:, None] < M)
-
-
-@triton.jit
-def plain(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Copy a tile."""
-    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    tile = tl.load(x_ptr + m[:, None] * N + n[None, :], mask=m[:, None] < M)
-    tl.store(y_ptr + m[:, None] * N + n[None, :], tile, mask=m[:, None] < M)
-
-
-def test_lanes_along_rows_cost_l1(launch: Launch) -> None:
-    """Columns that no analysis can tell give a layout of one row a lane: L1 looks up many lines."""
-    arguments = {**pointers(torch.float16, "x_ptr", "y_ptr"), "M": 4096, "N": 4096}
-    config = Config({"BLOCK_M": 32, "BLOCK_N": 64})
-    across, along = (
-        launch(Problem(kernel, arguments, (128, 64)), config, "H200") for kernel in (crossed, plain)
-    )
-    assert across.cycles.l1 > 8 * along.cycles.l1
-    assert along.cycles.l2_bytes == 2 * 32 * 64 * 2

@@ -23,16 +23,14 @@ from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.ir.ttir.work import Work
 from asmtune.kernels import _hopper_gemm
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader, launch_features
-from asmtune.predict.features.registry import LaunchReading
 from asmtune.predict.features.sketch.reader import SketchReader
-from asmtune.predict.score.roofline import predict
-from asmtune.predict.score.vectors import base_columns
-from tests.asm.fixture_kernels import fused_math, lock_add, nested, tma_gemm
+from tests.asm.fixture_kernels import fused_math, lock_add, nested
 from tests.compile.making import sketch_one
 from tests.launch_kernels import looped, pointers
-from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
+from tests.sample_kernels import product_problem, row_sum_problem, tensor
 
 MACHINES = ("A100", "H200", "B200", "RTX5090")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -101,51 +99,6 @@ def test_flops_are_the_kernels(
     assert {kind for segment in sketched.segments for kind in segment.flops} == kinds
 
 
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", ["H200", "B200"])
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn]
-)
-def test_flops_of_every_type(dtype: torch.dtype, machine: str, both: Both) -> None:
-    """Operand types and FLOPs are the assembly's."""
-    tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
-    sketched, built, _ = both(product_problem(dtype), Config(tile, num_stages=3), machine)
-    assert sum((Counter(s.flops) for s in sketched.segments), Counter()) == sum(
-        (Counter(s.flops) for s in built.segments), Counter()
-    )
-
-
-def test_every_feature_is_there(both: Both) -> None:
-    """A sketch's features have the assembly's names, and both scorers take them as they are."""
-    target = load_target("H200")
-    sketched, built, work = both(product_problem(), Config(TILE, num_stages=3), "H200")
-    assert set(sketched.static) == set(built.static)
-    features = [launch_features(profile, work, target) for profile in (sketched, built)]
-    assert set(features[0]) == set(features[1])
-    assert base_columns(features, target).shape[0] == 2
-    assert predict(features[0], target).us > 0
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("size", [256, 512, 2048])
-def test_bytes_of_a_copy(size: int, machine: str, both: Both) -> None:
-    """Elements loaded and stored once a thread, in instructions as wide as the assembly's."""
-    sketched, built, _ = both(scale_problem(), Config({"BLOCK": size}), machine)
-    (only,), (other,) = sketched.segments, built.segments
-    widths = {(t.direction, t.bytes): n for t, n in only.traffic.items()}
-    assert widths == {(t.direction, t.bytes): n for t, n in other.traffic.items()}
-    assert moved(sketched, "global")["load", False] == size * 2 // 128
-
-
-@pytest.mark.parametrize("n", [4096, 1000, 999])
-def test_masks_narrow_accesses(n: int, both: Both) -> None:
-    """Where a mask's bound is no multiple of 16, an instruction moves one element."""
-    sketched, built, _ = both(scale_problem(n), Config({"BLOCK": 1024}), "H200")
-    assert {t.bytes for t in sketched.segments[0].traffic} == {
-        t.bytes for t in built.segments[0].traffic
-    }
-
-
 @pytest.mark.parametrize("machine", ["A100", "H200"])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_copies_of_a_pipeline(stages: int, machine: str, both: Both) -> None:
@@ -155,42 +108,6 @@ def test_copies_of_a_pipeline(stages: int, machine: str, both: Both) -> None:
     for mine, theirs in zip(sketched.segments, built.segments, strict=True):
         assert mine.classes.get(OpClass.ASYNC_COPY) == theirs.classes.get(OpClass.ASYNC_COPY)
         assert mine.operand_bytes == theirs.operand_bytes
-
-
-@pytest.mark.parametrize("warps", [1, 2, 4, 8])
-@pytest.mark.parametrize("block", [128, 1024])
-def test_reductions(warps: int, block: int, both: Both) -> None:
-    """Shuffles of a reduction are the assembly's; over several warps it meets at barriers."""
-    sketched, built, _ = both(row_sum_problem(), Config({"BLOCK": block}, num_warps=warps), "H200")
-    assert total(sketched, OpClass.SHUFFLE) == total(built, OpClass.SHUFFLE)
-    # Triton 3.9 begins a thread's own sum from nothing.
-    assert total(sketched, OpClass.FLOAT) == pytest.approx(total(built, OpClass.FLOAT), rel=0.06)
-    assert bool(total(sketched, OpClass.BARRIER)) == (warps > 1)
-    assert bool(moved(sketched, "shared")) == (warps > 1)
-
-
-def test_bulk_copies_tell_their_bytes(both: Both) -> None:
-    """Bytes of descriptors' copies are those that the assembly's barriers wait for."""
-    tensors = {name: tensor(torch.float16) for name in ("a_ptr", "b_ptr", "c_ptr")}
-    problem = Problem(tma_gemm, {**tensors, "M": 512, "N": 512, "K": 512, "WS": False}, (8, 8))
-    config = Config({"BM": 64, "BN": 64, "BK": 64}, num_stages=3)
-    sketched, built, _ = both(problem, config, "H200")
-    loop = next(s for s in sketched.segments if s.depth == 1 and s.flops)
-    other = next(s for s in built.segments if s.depth == 1 and s.flops)
-    assert loop.tma_bytes == other.tma_bytes == 2 * 64 * 64 * 2
-    assert loop.classes[OpClass.BARRIER] == other.classes[OpClass.BARRIER] == 4
-
-
-def test_specialised_warps(both: Both) -> None:
-    """Partitions of specialised warps are read: one multiplies, one copies, all are counted."""
-    tensors = {name: tensor(torch.float16) for name in ("a_ptr", "b_ptr", "c_ptr")}
-    problem = Problem(tma_gemm, {**tensors, "M": 512, "N": 512, "K": 512, "WS": True}, (4, 4))
-    config = Config({"BM": 128, "BN": 128, "BK": 64}, num_stages=3)
-    sketched, built, work = both(problem, config, "B200")
-    assert sketched.num_warps == built.num_warps > 4
-    assert sum(segment.tma_bytes for segment in sketched.segments)
-    reading = LaunchReading.of(sketched, work, load_target("B200"))
-    assert reading.cycles.flops * work.programs == 2 * 512**3
 
 
 @pytest.mark.parametrize("cap", [None, 64, 168])
@@ -222,16 +139,6 @@ def test_registers(family: str, options: dict[str, int], warps: int, both: Both)
     sketched, built, _ = both(problem, Config(options, num_warps=warps, num_stages=3), "H200")
     registers = built.static["regs_per_thread"]
     assert sketched.static["regs_per_thread"] == pytest.approx(registers, rel=0.4)
-
-
-def test_caps_spill(both: Both) -> None:
-    """A tile that does not fit under a cap spills, more under a tighter one."""
-    tile = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}
-    words = [
-        both(product_problem(), Config(tile, maxnreg=cap), "H200")[0].static["spill_words"]
-        for cap in (None, 120, 96)
-    ]
-    assert words[0] == 0 < words[1] < words[2]
 
 
 def sketch_of(problem: Problem, config: Config, settings: Settings, name: str) -> Sketch:

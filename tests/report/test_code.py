@@ -19,7 +19,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.nvptx import Group, OpClass
-from asmtune.predict.features.registry import LaunchReading
+from asmtune.predict.features.catalog import LaunchReading
 from asmtune.report.code import NO_SOURCES, CodeReader, CodeView
 from tests import sample_kernels
 from tests.asm.fixture_kernels import nested

@@ -103,7 +103,6 @@ def test_json() -> None:
         "source": "weights on 2 tasks",
         "other_device": None,
         "low_share": None,
-        "unlike": None,
     }
 
 

@@ -120,21 +120,6 @@ def test_printed_terms_sum_to_the_printed_prediction(target: Target, settings: S
         assert (head[2], float(head[3])) == terms[0] == max(terms, key=lambda term: term[1])
 
 
-def test_the_score_of_learned_is_told_by_terms_that_sum(against: Explained) -> None:
-    """The predicted time's part and the correction are the score, and roofline has no such line."""
-    assert "score by" not in printed(against)
-    verdict = replace(against.verdict, score=-0.3127)
-    times = [verdict.predicted_us or 0.0, *(10.0,) * 4]
-    terms = make_scorer("learned").score_terms(-0.3127, times[0], times)
-    report = replace(against.report, scorer="learned")
-    told = replace(against, report=report, verdict=verdict, score_terms=terms, comparison=None)
-    line = next(each for each in printed(told).splitlines() if "score by learned" in each)
-    score, *parts = [float(number) for number in re.findall(r"[+-]\d+\.\d+", line)]
-    assert len(parts) == 2
-    assert sum(parts) == pytest.approx(score, abs=1e-9)
-    assert score == -0.313
-
-
 def test_a_config_that_does_not_compile(target: Target, settings: Settings) -> None:
     """Stage and reason, once; the nearest config that runs by name; no numbers of its own."""
     problem = product_problem()

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.hardware.model import Target
-from asmtune.core.kernel_module import from_python_module
 from asmtune.core.records.verdicts import Verdict
-from asmtune.core.space.space import Space
-from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.roofline import FASTER, changed_axes, nearest, predict, suggestions
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.roofline import FASTER, changed_axes, nearest, suggestions
 
 
 def verdict(us: float, rank: int | None = 1, **axes: int) -> Verdict:
@@ -67,35 +58,3 @@ def test_nearest_is_never_the_config_itself() -> None:
     own = verdict(5.0)
     assert nearest(own.config, [own]) is None
     assert changed_axes(own.config, own.config) == frozenset()
-
-
-KERNELS = (
-    *("asmtune.kernels.softmax", "asmtune.kernels.tiled_matmul"),
-    *("benchmarks.corpus.families.transpose", "benchmarks.corpus.families.matvec"),
-)
-
-
-@pytest.mark.slow(seconds=3)
-@pytest.mark.parametrize("name", KERNELS)
-def test_advice_for_kernels(name: str, target: Target, settings: Settings) -> None:
-    """Limits are the model's largest terms, and advice names axes of the space that gain by it."""
-    module = from_python_module(importlib.import_module(name))
-    shape = module.shapes[0]
-    problem, space = module.problem(shape, module.dtypes[0], "meta"), module.space()
-    configs = list(space.configs(**shape))
-    few = configs[:: max(1, len(configs) // 6)] + configs[:4]
-    funnel = Funnel(target, make_scorer("roofline"), settings, caps=False)
-    report = funnel.prune(problem, Space.from_configs(dict.fromkeys(few)))
-    axes, ranked = set(configs[0].to_dict()), [v for v in report.verdicts if v.rank]
-    assert ranked
-    for own in ranked:
-        assert own.features is not None
-        assert own.terms_us is not None
-        prediction = predict(own.features, target)
-        assert sum(own.terms_us.values()) == pytest.approx(own.predicted_us, abs=1e-6)
-        assert own.bottleneck == prediction.bottleneck == max(own.terms_us, key=own.terms_us.get)  # type: ignore[arg-type]
-        for suggestion in suggestions(own, report.verdicts):
-            other = suggestion.verdict
-            assert changed_axes(own.config, other.config) <= axes
-            assert other.features is not None
-            assert predict(other.features, target).us < prediction.us

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from asmtune.predict.score.error import (
     MOST,
     Cut,
     Errors,
-    Widening,
     gaps_of,
     shipped_errors,
 )
@@ -81,16 +79,6 @@ def test_the_cheapest_cut_that_is_enough(ranked: list[RankedTask], share: float)
         assert chosen.share == max(cut.share for cut in allowed)
 
 
-def test_the_ceiling() -> None:
-    """Where the best comes far down, no cut is chosen that costs more ranks than the ceiling."""
-    slow = [0.2] * 150 + [0.0] + [0.2] * 150
-    table = error_table([RankedTask("a", [-0.01 * i for i in range(len(slow))], slow)])
-    assert table.cut(200).share == 1.0
-    chosen = table.cut_for(0.99)
-    assert chosen.count <= MOST
-    assert (chosen.share, chosen.kept) == (pytest.approx(math.exp(-0.2)), 1)
-
-
 def test_kernels_of_other_kinds_weigh_more() -> None:
     """One kernel unlike nine others weighs three times as much as they do together."""
     good = [RankedTask(str(i), [2, 1], [0.0, 1.0]) for i in range(9)]
@@ -106,48 +94,6 @@ def test_the_low_end() -> None:
         slow = [bad] * count + [good] * (10 - count)
         table = error_table([RankedTask(str(i), [2, 1], own) for i, own in enumerate(slow)])
         assert table.cut(1).low == pytest.approx(low)
-
-
-def placed(losses: dict[float, float], kernels: int = 30) -> list[RankedTask]:
-    """At each distance kernels whose first pick is so far behind the best."""
-    return [
-        RankedTask(f"{far}-{i}", [2, 1], [loss, 0.0], far + i / 1e3)
-        for far, loss in losses.items()
-        for i in range(kernels)
-    ]
-
-
-def test_the_error_is_widened_by_distance() -> None:
-    """Far launches are promised less, near ones more, as they kept; all together the mean."""
-    table = error_table([*placed({1.0: 0.02, 2.0: 0.02}, 25), *placed({3.0: 0.5}, 20)])
-    near, far = table.at(1.0).cut(1).share, table.at(3.01).cut(1).share
-    assert far < table.cut(1).share < near
-    assert far == pytest.approx(math.exp(-0.5), abs=0.12)
-    assert near == pytest.approx(math.exp(-0.02), abs=0.05)
-    assert table.at(None) is table
-    assert table.at(3.01).cut(1).low <= table.at(1.0).cut(1).low
-    assert table.widening is not None
-    assert table.widening.is_far(3.01)
-    assert not table.widening.is_far(2.0)
-
-
-def test_beyond_what_was_recorded() -> None:
-    """Twice as far as the farthest the loss is taken twice as large, and never above all."""
-    table = error_table(placed({1.0: 0.1}))
-    edge, beyond = table.at(1.029).cut(1), table.at(2 * 1.029).cut(1)
-    assert 1 - beyond.share == pytest.approx(2 * (1 - edge.share))
-    lost = table.at(1e9).cut(1)
-    assert (lost.share, lost.low, lost.dropped) == (0.0, 0.0, 1.0)
-
-
-def test_nearer_is_never_promised_less() -> None:
-    """Where near launches happened to be worse, distance says nothing, and all are alike."""
-    table = error_table(placed({1.0: 0.3, 2.0: 0.2, 3.0: 0.1}))
-    shares = [table.at(far).cut(1).share for far in (0.5, 1.5, 2.0, 3.0, 4.0)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] == pytest.approx(shares[3])
-    untrained = [replace(task, distance=None) for task in placed({1.0: 0.1})]
-    assert error_table(untrained).widening is None
 
 
 def test_between_the_limits() -> None:
@@ -183,8 +129,6 @@ def errors() -> Errors:
     ]
     both = {("mine", "assembly"): ranked, ("mine", "sketch"): ranked[:1]}
     tables = {key: error_table(own) for key, own in both.items()}
-    widening = Widening(0.5, (0.5, 1.0, 2.0), (0.5, 1.0, 2.0), (0.5, 1.0, 1.5))
-    tables["mine", "assembly"] = replace(tables["mine", "assembly"], widening=widening)
     return Errors(("NVIDIA H200",), {"measured": {"file": {"triton": "3.6.0"}}}, tables)
 
 
@@ -198,7 +142,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     for key, table in errors().tables.items():
         other = loaded.tables[key]
         assert (other.tasks, other.kernels) == (table.tasks, table.kernels)
-        assert other.widening == table.widening
         for count, gap in product(COUNTS, GAPS):
             cut = other.cut(count, gap)
             assert (cut.count, cut.gap) == (count, gap)
@@ -213,7 +156,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 
 DAMAGE = {
     "not asmtune-scorer-error": lambda d: d.update(format="x"),
-    "of version 3": lambda d: d.update(version=1),
+    "of version 4": lambda d: d.update(version=1),
     "no 'devices'": lambda d: d.pop("devices"),
     "no 'share'": lambda d: d["tables"][0].pop("share"),
     "zip()": lambda d: d["tables"][0]["dropped"].pop(),

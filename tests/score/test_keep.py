@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
-from asmtune.predict.score.error import Errors, Widening
+from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
 from asmtune.workshop.replay.measured_error import RankedTask, error_table
 
@@ -53,16 +51,6 @@ def test_a_number(gaps: list[float], count: int) -> None:
         assert (selection.expected_share, selection.chance_dropped) == (1.0, 0.0)
 
 
-@given(GAPS)
-def test_more_is_worth_more(gaps: list[float]) -> None:
-    """The expected share grows with the number kept, and the chance of a loss falls."""
-    found = [Keep(count).select(gaps, "learned") for count in range(1, len(gaps) + 1)]
-    shares = [selection.expected_share or 0.0 for selection in found]
-    dropped = [selection.chance_dropped or 0.0 for selection in found]
-    assert shares == sorted(shares)
-    assert dropped == sorted(dropped, reverse=True)
-
-
 def told(*slow_first: float) -> Errors:
     """The error of a scorer, "mine", whose rankings begin with these slowdowns."""
     slow = [*slow_first, 0.0, *([0.5] * 50)]
@@ -93,27 +81,6 @@ def test_auto_reaches_its_aim(gaps: list[float]) -> None:
         assert selection.keep == "auto"
 
 
-def test_auto_keeps_more_of_what_is_unlike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch far from the training rows keeps more, is promised less, and is called unlike."""
-    table = told(*[0.02] * 7).tables["mine", "assembly"]
-    widening = Widening(1.0, (1.0, 2.0, 3.0), (0.5, 1.0, 4.0), (0.5, 1.0, 2.0))
-    errors = Errors(("a GPU",), {}, {("mine", "assembly"): replace(table, widening=widening)})
-    monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
-    flat = [0.001 * rank for rank in range(100)]
-    near, far = (Keep(1).select(flat, "mine", distance=d) for d in (0.5, 2.5))
-    assert near.expected_share is not None
-    assert far.expected_share is not None
-    assert far.expected_share < near.expected_share
-    assert far.low_share == pytest.approx(far.expected_share)
-    assert (near.unlike, near.remark) == (None, "")
-    assert far.unlike == 2.5
-    assert far.remark.startswith("unlike what was recorded: its features lie 2.5 times as far")
-    assert Keep().select(flat, "mine", distance=0.5).ranks == 1
-    assert Keep().select(flat, "mine", distance=2.5).ranks == 10
-    every = Keep(2).select(flat[:2], "mine", distance=2.5)
-    assert (every.expected_share, every.low_share, every.unlike) == (1.0, 1.0, None)
-
-
 def test_an_error_of_another_device() -> None:
     """The devices of the error are named for every target but these, unless all are kept."""
     gaps = [0.05 * rank for rank in range(40)]
@@ -128,12 +95,10 @@ def test_an_error_of_another_device() -> None:
 
 def test_a_scorer_without_a_table() -> None:
     """Its number is kept without a word of its worth; auto is refused, and not the default."""
-    selection = Keep(2).select([0.0, 1.0, 2.0], "weights")
+    selection = Keep(2).select([0.0, 1.0, 2.0], "chance")
     assert (selection.expected_share, selection.chance_dropped) == (None, None)
-    with pytest.raises(InputError, match=r"error of weights was never.*by learned or roofline"):
-        Keep().select([0.0, 1.0, 2.0], "weights")
-    with pytest.raises(InputError, match="error of chance was never"):
-        Keep().check("chance")
-    assert Keep.default("weights") == Keep(UNMEASURED)
+    with pytest.raises(InputError, match=r"error of chance was never.*by learned or roofline"):
+        Keep().select([0.0, 1.0, 2.0], "chance")
+    assert Keep.default("chance") == Keep(UNMEASURED)
     assert Keep.default("roofline") == Keep()
-    Keep(3).check("weights")
+    Keep(3).check("chance")

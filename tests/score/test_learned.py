@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,17 +88,6 @@ def test_it_learns(source: Path, target: Target, empty_settings: Settings) -> No
     assert np.corrcoef(by_learned, took)[0, 1] < np.corrcoef(by_roofline, took)[0, 1]
 
 
-def test_few_or_uncompiled(source: Path, target: Target, empty_settings: Settings) -> None:
-    """Fewer than five are ranked by the roofline, with nothing fitted; the uncompiled come last."""
-    scorer, few = Learned(empty_settings, (source,)), candidates(7, target, 4)
-    assert scorer.score(few) == Roofline().score(few)
-    assert scorer.score([]) == []
-    assert not empty_settings.cache_dir.exists()
-    task = candidates(7, target)
-    scores = scorer.score([Candidate(Config({}), target), *task])
-    assert scores == [float("-inf"), *scorer.score(task)]
-
-
 def test_the_fit_is_deterministic(tasks: tuple[TaskRows, ...]) -> None:
     """Equal rows give equal forests, on one processor as on two."""
     one, two = fit(tasks, 1, ""), fit(tasks, 2, "")
@@ -169,19 +157,6 @@ def test_a_kernel_is_left_out(
     assert len(list((empty_settings.cache_dir / "models").iterdir())) == 2  # one model's
 
 
-def test_old_forests_go(source: Path, target: Target, empty_settings: Settings) -> None:
-    """The cache keeps a few forests, the newest among them."""
-    folder = empty_settings.cache_dir / "models"
-    folder.mkdir(parents=True)
-    for number in range(19):
-        (folder / f"{number}.npz").touch()
-        os.utime(folder / f"{number}.npz", (number, number))
-    Learned(empty_settings, (source,)).score(candidates(7, target))
-    left = {path.name for path in folder.iterdir()}
-    assert len(left) == 2 * learned.MOST_MODELS
-    assert {"18.npz", "17.npz", "16.npz"} < left
-
-
 def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
     """On another target it ranks all the same, and says that the H200 alone has been checked."""
     scorer, other = Learned(empty_settings, (source,)), load_target("A100")
@@ -193,23 +168,6 @@ def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
     task = candidates(7, other)
     assert scorer.score(task) != Roofline().score(task)
     assert make_scorer("roofline").notes(other) == ()
-
-
-def test_the_distance(source: Path, target: Target, empty_settings: Settings) -> None:
-    """Rows that it was trained on are near, others far; without rows there is no distance."""
-    scorer = Learned(empty_settings, (source,))
-    known = [Candidate(Config({}), target, features=f) for f in features(0)]
-    strange = [
-        replace(c, features=Features({n: 50 * v for n, v in (c.features or {}).items()}))
-        for c in known
-    ]
-    near, far = scorer.distance(known), scorer.distance(strange)
-    assert near is not None
-    assert far is not None
-    assert near < 0.01 < 0.5 < far
-    assert scorer.distance([replace(known[0], features=None)]) is None
-    assert Learned(empty_settings, ()).distance(known) is None
-    assert Roofline().distance(known) is None
 
 
 def test_dtypes(source: Path, target: Target, empty_settings: Settings) -> None:

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target, target_names
-from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Features
-from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.reader import launch_features
 from asmtune.predict.score.roofline import (
     DRAM_SHARE,
     LAUNCH_US,
     OVERLAP_SHARE,
     SERIAL_SHARE,
     START_CYCLES,
-    PredictedTime,
     dram_rate,
     predict,
     rounded_terms,
@@ -32,8 +26,6 @@ from asmtune.predict.score.roofline import (
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explain.record import TERMS
-from tests.launch_kernels import WITH_TENSOR_CORES, Launch, chain, many_powers, pointers
-from tests.sample_kernels import scale, tensor
 
 H200 = load_target("H200")
 CYCLES = st.floats(0, 1e7)
@@ -151,60 +143,6 @@ def test_dram_rate() -> None:
     assert dram_rate(bare) == DRAM_SHARE * H200.dram_bytes_per_s
     slower = replace(H200, dram_bytes_per_s=H200.dram_bytes_per_s / 2)
     assert dram_rate(slower) == DRAM_SHARE * slower.dram_bytes_per_s
-
-
-def copy(n: int) -> tuple[Problem, Config]:
-    """Read and write n floats."""
-    arguments = {"x_ptr": tensor(torch.float32, n), "y_ptr": tensor(torch.float32, n), "n": n}
-    return Problem(scale, arguments, (max(1, n // 1024),)), Config({"BLOCK": 1024})
-
-
-def big_product() -> tuple[Problem, Config]:
-    """A product of 8192 cubed in fp16."""
-    values = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
-    problem = matmul.problem({"M": 8192, "N": 8192, "K": 8192}, "fp16", "meta")
-    return problem, Config(values, num_warps=8, num_stages=3)
-
-
-def on_blocks(kernel: Any, programs: int, **values: int) -> tuple[Problem, Config]:
-    """A kernel of two pointers and a count."""
-    arguments = {**pointers(torch.float32, "x_ptr", "y_ptr"), **values}
-    return Problem(kernel, arguments, (programs,)), Config({"BLOCK": 1024})
-
-
-CASES = {
-    "big copy": (copy(1 << 28), {"DRAM"}),
-    "tiny copy": (copy(1024), {"launch"}),
-    "powers": (on_blocks(many_powers, 4096, times=50), {"special", "issue"}),
-    "chain": (on_blocks(chain, 1, steps=4096), {"latency"}),
-    "product": (big_product(), {"tensor", "shared", "L2"}),
-}
-
-
-def prediction_of(case: str, machine: str, launch: Launch) -> PredictedTime:
-    """A case as the roofline sees it."""
-    (problem, config), _ = CASES[case]
-    if load_target(machine).shared_bytes_per_block < 132 << 10:
-        config = Config(config.kwargs, num_warps=config.num_warps, num_stages=2)
-    reading = launch(problem, config, machine)
-    return predict(launch_features(reading.profile, reading.work, reading.target), reading.target)
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("machine", WITH_TENSOR_CORES)
-@pytest.mark.parametrize("case", CASES)
-def test_bottlenecks(case: str, machine: str, launch: Launch) -> None:
-    """On every target a kernel that is made for one limit meets it."""
-    assert prediction_of(case, machine, launch).bottleneck in CASES[case][1]
-
-
-def test_times_are_near_the_limits(launch: Launch) -> None:
-    """A big copy takes what DRAM takes, and a big product no less than its tensor cores."""
-    moved = 2 * 4 * (1 << 28) / dram_rate(H200) * 1e6
-    assert moved < prediction_of("big copy", "H200", launch).us < 1.25 * moved
-    fastest = 2 * 8192**3 / H200.tensor_flops_per_s["fp16"] * 1e6
-    assert fastest < prediction_of("product", "H200", launch).us < 3 * fastest
-    assert LAUNCH_US < prediction_of("tiny copy", "H200", launch).us < 2 * LAUNCH_US
 
 
 def test_scores() -> None:

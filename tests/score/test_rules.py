@@ -25,7 +25,7 @@ from asmtune.core.records.verdicts import Features, Reason
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.costs import Dot
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.score.rules import Rule, broken_rules
+from asmtune.predict.score.rules import broken_rules
 from asmtune.predict.score.scorer import Candidate
 from tests.compile.making import compiled_in
 from tests.sample_kernels import product, product_problem, scale_problem, tensor
@@ -108,16 +108,6 @@ def test_accumulators_are_exact(
             assert f"wgmma.mma_async.sync.aligned.m64n{columns}k16" in outcome.outputs["ptx"]
 
 
-@pytest.mark.parametrize("name", ["A100", "B200", "RTX5090"])
-def test_accumulators_elsewhere(name: str, sandbox: Sandbox) -> None:
-    """The rule is Hopper's: a cap that it would refuse there drops nothing on other machines."""
-    tile = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32}
-    config = Config(tile, num_warps=4, maxnreg=64)
-    broken, outcome = judge(product_problem(), config, load_target(name), sandbox)
-    assert broken == []
-    assert isinstance(outcome, Artifact), outcome
-
-
 @pytest.mark.parametrize("kernel", ["gemm", "gemm_bias_gelu"])
 def test_accumulators_against_a_gpu(kernel: str) -> None:
     """On every config of the recorded GEMMs the rule tells exactly those that failed."""
@@ -133,35 +123,6 @@ def test_accumulators_against_a_gpu(kernel: str) -> None:
         candidate = Candidate(config, hopper, (Dot(m, n, k, 1, operand, "f32"),))
         told[bool(broken_rules(candidate, "ir", hard=True)), "error" in row] += 1
     assert set(told) == {(False, False), (True, True)}
-
-
-@triton.jit
-def _scaled(a_ptr, b_ptr, s_ptr, c_ptr, K: tl.constexpr, PACK: tl.constexpr, FORMAT: tl.constexpr):
-    rows, cols = tl.arange(0, 128), tl.arange(0, 64)
-    depth, groups = tl.arange(0, K // PACK), tl.arange(0, K // 32)
-    a = tl.load(a_ptr + rows[:, None] * (K // PACK) + depth[None, :])
-    b = tl.load(b_ptr + depth[:, None] * 64 + cols[None, :])
-    scale_a = tl.load(s_ptr + rows[:, None] * (K // 32) + groups[None, :])
-    scale_b = tl.load(s_ptr + cols[:, None] * (K // 32) + groups[None, :])
-    acc = tl.dot_scaled(a, scale_a, FORMAT, b, scale_b, FORMAT)
-    tl.store(c_ptr + rows[:, None] * 64 + cols[None, :], acc)
-
-
-@pytest.mark.parametrize("name", ["H200", "B200"])
-@pytest.mark.parametrize("k", [32, 64])
-@pytest.mark.parametrize("form", ["e2m1", "e4m3"])
-def test_depth_of_scaled_products(form: str, k: int, name: str, sandbox: Sandbox) -> None:
-    """Two 4-bit floats to a byte: a scaled product that compiles is not dropped for its depth."""
-    dtype, pack = (torch.uint8, 2) if form == "e2m1" else (torch.float8_e4m3fn, 1)
-    arguments = {
-        "a_ptr": tensor(dtype),
-        "b_ptr": tensor(dtype),
-        "s_ptr": tensor(torch.uint8),
-        "c_ptr": tensor(torch.float32),
-    }
-    problem = Problem(_scaled, {**arguments, "K": k, "PACK": pack, "FORMAT": form}, (1,))
-    broken, outcome = judge(problem, Config({}), load_target(name), sandbox)
-    assert broken == [] or isinstance(outcome, Failure)
 
 
 @triton.jit
@@ -263,13 +224,3 @@ def test_what_assembly_tells(values: dict[str, float], hard: bool, rule: str, sa
     reasons = broken_rules(candidate, "assembly", hard=hard)
     assert [reason.rule for reason in reasons] == [rule] * bool(rule)
     assert all(says in reason.text for reason in reasons)
-
-
-def test_rules_wait_for_what_they_need() -> None:
-    """Before its moment a rule says nothing, and a list of other rules can stand in."""
-    bare = Candidate(Config({}, num_warps=64, maxnreg=32), load_target("H200"))
-    assert broken_rules(bare, "ir", hard=True) == ()
-    assert broken_rules(bare, "assembly", hard=True) == ()
-    mine = Rule("mine", "config", True, "Always broken.", lambda candidate: str(candidate.config))
-    (reason,) = broken_rules(bare, "config", hard=True, rules=[mine])
-    assert reason.rule == "mine"

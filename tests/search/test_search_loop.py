@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from search_machines import Bench, bowl, foreseen, grid, measured
 
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
-from asmtune.tuning.search.loop import MOST_IN_VAIN, batch_of, run
+from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, State
-from asmtune.tuning.search.strategies import WholeList, make_strategy
+from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})
@@ -41,14 +40,6 @@ def ticking(step: float) -> Iterator[float]:
     while True:
         yield now
         now += step
-
-
-class OneByOne(Bench):
-    """A compiler that gives one verdict of its batch at a time, the last config's first."""
-
-    def collect(self) -> list[Verdict]:
-        """The next verdict."""
-        return [self._verdict(self._batch.pop())] if self._batch else []
 
 
 def test_workers_compile_while_the_gpu_times() -> None:
@@ -103,14 +94,6 @@ def test_limits_hold(compiles: int | None, timings: int | None, name: str) -> No
         assert ended.reason == f"budget: {state.trials} configs timed"
 
 
-def test_compiles_spent() -> None:
-    """With the compiles spent, what is compiled is still timed."""
-    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
-    ended = searched(state, bench, Limits(compiles=9))
-    assert ended.reason == "budget: 9 configs compiled"
-    assert len(state.timings) == 9
-
-
 def test_all_that_is_worth_it_is_timed() -> None:
     """What is compiled and did not fit into its trial is timed in later ones before the end."""
     bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
@@ -132,17 +115,6 @@ def test_seconds_spent() -> None:
     assert ended.finalists
 
 
-def test_no_limit_ends_it_before_the_default() -> None:
-    """A short list whose default comes last is timed, though its seconds are spent by then."""
-    clock = ticking(1.0)
-    state = State(foreseen(SPACE[:4]), DEFAULT, clock=lambda: next(clock))
-    bench = OneByOne(TIME)
-    ended = run(WholeList(PACE), state, bench, bench, Limits(seconds=0.5))
-    assert ended.reason == "budget: 0.5 s spent"
-    assert bench.noted("trial")[0] == DEFAULT
-    assert [verdict.config for verdict in ended.finalists][-1] == DEFAULT
-
-
 def test_known_timings_are_reused() -> None:
     """What an earlier run timed is not timed again, but the default; the best are compiled."""
     known = {config: TIME(config) for config in SPACE[:20]}
@@ -152,17 +124,6 @@ def test_known_timings_are_reused() -> None:
     fastest = sorted(SPACE[1:20], key=TIME)[:3]
     assert set(bench.noted("start")) == {DEFAULT, *fastest, *SPACE[20:]}
     assert ended.finalists[0].config == BEST
-
-
-def test_known_failures_are_not_tried() -> None:
-    """What failed in an earlier run is left out, unless it is the default."""
-    failure = Failure("launch", "timeout", "took too long")
-    known = PriorTimings(failures={DEFAULT: failure, BEST: failure}, seeds=(BEST,))
-    bench = Bench(TIME)
-    ended = searched(State(foreseen(SPACE), DEFAULT, known), bench)
-    assert BEST not in bench.noted("start")
-    assert DEFAULT in bench.noted("trial")
-    assert BEST not in [verdict.config for verdict in ended.finalists]
 
 
 @pytest.mark.parametrize("name", ["exhaustive", "random", "hierarchical", "model"])
@@ -192,16 +153,6 @@ def test_nothing_compiles() -> None:
     assert bench.noted("trial") == []
 
 
-def test_nothing_runs() -> None:
-    """Where no config runs on the GPU, the search gives up before it has tried them all."""
-    space = grid(10, 10)
-    bench = Bench(bowl(A=16, B=16), refused=space)
-    ended = searched(State(foreseen(space), space[0]), bench)
-    assert MOST_IN_VAIN <= len(bench.noted("trial")) < MOST_IN_VAIN + PACE.first
-    assert "illegal memory access" in ended.reason
-    assert ended.finalists == ()
-
-
 def test_failures_cost_themselves_alone() -> None:
     """The best of what runs is found among configs that fail to compile or to launch."""
     broken, refused = SPACE[:8], SPACE[20:]
@@ -210,28 +161,6 @@ def test_failures_cost_themselves_alone() -> None:
     assert ended.finalists[0].config == BEST
     assert set(state.failures) == {*broken, *refused}
     assert not set(bench.noted("trial")) & set(broken)
-
-
-def test_space_without_candidates() -> None:
-    """Where rules have dropped everything, the search ends before it begins."""
-    dropped = [
-        Verdict(config, False, "rules", (Reason("shared_memory", "too much"),)) for config in SPACE
-    ]
-    bench = Bench(TIME)
-    ended = searched(State(dropped, DEFAULT), bench)
-    assert ended == Ended("none of 25 configs can run: rules dropped all", ())
-    assert bench.events == []
-
-
-def test_unreadable_sketch_is_a_candidate() -> None:
-    """A config whose sketch cannot be read is tried; one that broke a rule is not."""
-    unread = Verdict(BEST, False, "compile", failure=Failure("read", "parse", "unknown operation"))
-    others = foreseen(config for config in SPACE if config != BEST)
-    others[3] = Verdict(others[3].config, False, "rules", (Reason("threads", "too many"),))
-    bench = Bench(TIME)
-    ended = searched(State([*others, unread], DEFAULT), bench)
-    assert ended.finalists[0].config == BEST
-    assert others[3].config not in bench.noted("start")
 
 
 def test_interrupt_leaves_the_state_usable() -> None:
@@ -254,31 +183,6 @@ def test_interrupt_leaves_the_state_usable() -> None:
     ended = searched(State(foreseen(SPACE), DEFAULT, PriorTimings(timings=before)), bench)
     assert ended.finalists[0].config == BEST
     assert set(bench.noted("trial")) == {DEFAULT, *SPACE} - (before.keys() - {DEFAULT})
-
-
-def test_configs_of_the_compiler_join_the_space() -> None:
-    """What the compiler adds, such as a cap on registers, is timed like any other, and may win."""
-    capped = BEST.with_cap(128)
-    bench = Bench(lambda config: 1.0 if config.maxnreg else TIME(config), extra=[capped])
-    state = State(foreseen(SPACE), DEFAULT)
-    ended = searched(state, bench, strategy="model")
-    assert ended.finalists[0].config == capped
-    assert capped in state.configs
-
-
-def test_compiler_that_forgets() -> None:
-    """A config without a verdict counts as failed, and is not asked for again."""
-
-    class Forgetful(Bench):
-        """Gives no verdict on the best."""
-
-        def collect(self) -> list[Verdict]:
-            return [verdict for verdict in super().collect() if verdict.config != BEST]
-
-    bench, state = Forgetful(TIME), State(foreseen(SPACE), DEFAULT)
-    searched(state, bench)
-    assert state.failures[BEST].kind == "lost"
-    assert bench.noted("start").count(BEST) == 1
 
 
 def test_a_space_ranked_by_a_sample() -> None:
@@ -378,23 +282,3 @@ def test_observer_is_told_each_stage() -> None:
     assert watch.outcomes == list(state.timings)
     assert watch.gains[0] is None
     assert any(gain is not None and gain > 0.0 for gain in watch.gains)
-
-
-def test_strategy_that_proposes_nothing() -> None:
-    """A strategy with nothing to say still has the default compiled and timed."""
-
-    class Silent:
-        """Proposes and selects nothing."""
-
-        name = "silent"
-
-        def propose(self, state: State) -> Proposal:  # noqa: ARG002
-            return Proposal(reason="nothing to say")
-
-        def select(self, state: State) -> Sequence[Config]:  # noqa: ARG002
-            return ()
-
-    bench = Bench(TIME)
-    ended = run(Silent(), State(foreseen(SPACE), DEFAULT), bench, bench, Limits())
-    assert ended.reason == "nothing to say"
-    assert [verdict.config for verdict in ended.finalists] == [DEFAULT]

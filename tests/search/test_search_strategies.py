@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_machines import Bench, Time, bowl, foreseen, grid
 
-from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.tuning.search.base import BatchSizes, Ended, Limits
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import State
-from asmtune.tuning.search.strategies import STRATEGIES, make_strategy
+from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(6, 6, 6)
 BEST = Config({"A": 256, "B": 32, "C": 128})
@@ -29,14 +28,6 @@ def searched(
     bench = Bench(time)
     strategy = make_strategy(name, seed, pace=BatchSizes(first=16, batch=8, trial=8))
     return run(strategy, State(foreseen(space), space[0]), bench, bench, Limits()), bench
-
-
-def test_names() -> None:
-    """Every name makes a strategy of that name; another is refused in one line, with a hint."""
-    assert tuple(STRATEGIES) == ("model", "exhaustive", "random", "hierarchical")
-    assert [make_strategy(name).name for name in tuple(STRATEGIES)] == list(STRATEGIES)
-    with pytest.raises(InputError, match=r"^unknown strategy 'modle': .*; did you mean model\?$"):
-        make_strategy("modle")
 
 
 def test_exhaustive_goes_through_the_space_in_order() -> None:
@@ -64,15 +55,6 @@ def test_hierarchical_goes_from_coarse_to_fine() -> None:
     assert ended.finalists[0].config == BEST
     assert ended.reason == "all neighbours of the 3 fastest tried"
     assert len(order) < len(SPACE) / 2
-
-
-def test_hierarchical_where_the_grid_fails() -> None:
-    """Where nothing of the coarse grid runs, the rest of the space is tried."""
-    coarse = [config for config in SPACE if set(config.kwargs.values()) <= {16, 64, 256}]
-    bench = Bench(TIME, broken=coarse)
-    state = State(foreseen(SPACE), SPACE[0])
-    ended = run(make_strategy("hierarchical"), state, bench, bench, Limits())
-    assert ended.finalists[0].config == BEST
 
 
 def test_model_finds_the_best_by_few() -> None:

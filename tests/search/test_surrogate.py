@@ -73,16 +73,6 @@ def test_good_predictions_narrow_the_belief() -> None:
     assert narrow < 0.7 * Surrogate(timed, wrong).posterior(asked).deviation
 
 
-def test_sketches_are_less_sure() -> None:
-    """Of a config that is not compiled less is known than of one that is, everything else equal."""
-    fitted = Surrogate(line(5), np.zeros(5))
-    asked = ([0.0], [[0.1]])
-    assert (
-        fitted.posterior(points(*asked, compiled=False)).deviation
-        > fitted.posterior(points(*asked)).deviation
-    )
-
-
 def on_an_axis(values: list[float]) -> Points:
     """Configs of equal features and predictions, at places on one axis."""
     places = np.array([[value, 0.0] for value in values])
@@ -140,14 +130,6 @@ def test_batch_gain_of_one_is_its_improvement() -> None:
     exact = improvement(Posterior(mean, np.array([0.1])), 1.0)[0]
     assert batch_gain(mean, covariance, 1.0, 0) == pytest.approx(exact, rel=0.15)
     assert batch_gain(mean, covariance, 1.0, 7) == batch_gain(mean, covariance, 1.0, 7)
-
-
-def test_batch_gain_counts_equals_once() -> None:
-    """Two configs that are sure to be alike gain no more than one; two that are not gain more."""
-    mean, alike, apart = np.zeros(2), np.full((2, 2), 0.01), np.diag([0.01, 0.01])
-    single = batch_gain(mean[:1], alike[:1, :1], 0.0, 0)
-    assert batch_gain(mean, alike, 0.0, 0) == pytest.approx(single, rel=0.2)
-    assert batch_gain(mean, apart, 0.0, 0) > 1.25 * single
 
 
 def test_batches_are_spread_out() -> None:

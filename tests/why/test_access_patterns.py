@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import triton
 import why_kernels as kernels
-from why_kernels import copy_problem, product_problem, square_problem, tensor, tile, why
+from why_kernels import copy_problem, square_problem, tensor, why
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
@@ -20,7 +19,7 @@ BLOCK = Config({"BLOCK": 1024}, num_warps=4)
 
 def patterns(problem: Problem, config: Config, settings: Settings) -> dict[str, AccessPattern]:
     """The patterns by argument."""
-    reasons, _ = why(problem, [config], settings)
+    reasons = why(problem, [config], settings)
     return {pattern.argument: pattern for pattern in reasons.accesses}
 
 
@@ -83,37 +82,3 @@ def test_gathers_of_rows_and_of_elements(settings: Settings) -> None:
     assert (elements["x_ptr"].pattern, elements["x_ptr"].asked) == ("gather", 32)
     assert elements["x_ptr"].share == pytest.approx(4 / 32)
     assert elements["index_ptr"].pattern == "sequential"
-
-
-def test_a_broadcast_along_an_axis(settings: Settings) -> None:
-    """A bias of rows is read by all threads of a row, and the matrix is no broadcast."""
-    x, y = tensor(torch.float32, 512, 1024), tensor(torch.float32, 512, 1024)
-    values = {"x_ptr": x, "bias_ptr": tensor(torch.float32, 512), "y_ptr": y, "cols": 1024}
-    config = Config({"ROWS": 4, "BLOCK": 1024}, num_warps=4)
-    found = patterns(Problem(kernels.add_bias, values, (128,)), config, settings)
-    assert found["bias_ptr"].pattern == "broadcast"
-    assert found["x_ptr"].pattern == found["y_ptr"].pattern == "sequential"
-
-
-def test_pipelined_loads_count_once(settings: Settings) -> None:
-    """Copies before the loop and in it are the source's one load, of both operands of a line."""
-    reasons, _ = why(product_problem(1024, 1024, 1024), [tile(128, 128, 64, 4, 3)], settings)
-    assert [one.argument for one in reasons.accesses] == ["a", "b", "c"]
-    assert {one.pattern for one in reasons.accesses} == {"sequential"}
-    assert [one.by for one in reasons.accesses] == ["cp.async", "cp.async", ""]
-    assert [one.bytes for one in reasons.accesses] == [2.0 * 128 * 1024] * 2 + [2.0 * 128 * 128]
-
-
-def test_the_copy_engine_reads_rows_of_a_box(settings: Settings) -> None:
-    """A descriptor's box is read in whole sectors."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    def described() -> TensorDescriptor:
-        return TensorDescriptor(tensor(torch.float16, 1024, 64), [1024, 64], [64, 1], [64, 64])
-
-    values = {"x": described(), "y": described()}
-    problem = Problem(kernels.described_copy, values, (triton.cdiv(1024, 64),))
-    reasons, _ = why(problem, [Config({"BLOCK": 64}, num_warps=4)], settings)
-    assert {(one.pattern, one.by, one.asked, one.used) for one in reasons.accesses} == {
-        ("sequential", "TMA", 256, 256)
-    }

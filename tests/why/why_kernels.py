@@ -65,16 +65,6 @@ def take(x_ptr, index_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def add_bias(x_ptr, bias_ptr, y_ptr, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Add a number to all elements of a row: each thread of a row reads the same address."""
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    at = tl.arange(0, BLOCK)
-    places = rows[:, None] * cols + at[None, :]
-    bias = tl.load(bias_ptr + rows[:, None] + 0 * at[None, :])
-    tl.store(y_ptr + places, tl.load(x_ptr + places) + bias)
-
-
-@triton.jit
 def product(
     a, b, c, N, K, b_row, b_col, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
 ):
@@ -90,13 +80,6 @@ def product(
         a_at += BLOCK_K
         b_at += BLOCK_K * b_row
     tl.store(c + rows[:, None] * N + cols[None, :], acc.to(c.dtype.element_ty))
-
-
-@triton.jit
-def described_copy(x, y, BLOCK: tl.constexpr):
-    """Copy a tile by the copy engine."""
-    here = tl.program_id(0) * BLOCK
-    y.store([here, 0], x.load([here, 0]) * 2)
 
 
 @triton.jit
@@ -147,10 +130,8 @@ def tile(m: int, n: int, k: int, warps: int, stages: int) -> Config:
     return Config(names, num_warps=warps, num_stages=stages)
 
 
-def why(
-    problem: Problem, configs: list[Config], settings: Settings, target: str = "H200"
-) -> tuple[Why, frozenset[str]]:
-    """Why the first config takes its time, with the others as its space; and the axes' names."""
+def why(problem: Problem, configs: list[Config], settings: Settings, target: str = "H200") -> Why:
+    """Why the first config takes its time, with the others as its space."""
     machine = load_target(target)
     funnel = Funnel(machine, make_scorer("roofline"), settings, Keep.of("99"), caps=False)
     report = funnel.prune(problem, Space.from_configs(configs))
@@ -159,7 +140,7 @@ def why(
     assert isinstance(artifact, Artifact), verdict
     reasons = CodeReader(problem, machine).why(verdict, artifact, report.verdicts)
     assert reasons is not None
-    return reasons, frozenset(configs[0].to_dict())
+    return reasons
 
 
 def kinds(reasons: Why) -> set[str]:

@@ -13,7 +13,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.caps import accumulator_registers
-from tests.sample_kernels import product_problem, scale_problem
+from tests.sample_kernels import product_problem
 
 
 def built(problem: Problem, config: Config, name: str, settings: Settings) -> Artifact:
@@ -62,16 +62,3 @@ def test_less_spills(settings: Settings) -> None:
     below, above = spilled.values()
     assert below > 0
     assert above == 0
-
-
-def test_no_product(settings: Settings) -> None:
-    """Without a matrix product nothing is needed."""
-    artifact = built(scale_problem(), Config({"BLOCK": 128}), "H200", settings)
-    assert accumulator_registers(artifact) == 0
-
-
-def test_tensor_memory_needs_no_registers(settings: Settings) -> None:
-    """The accumulators of tcgen05 lie in a memory of their own."""
-    artifact = built(product_problem(), tile(128, 128, 4), "B200", settings)
-    assert "tc_gen5_mma" in artifact.outputs["ttgir"]
-    assert accumulator_registers(artifact) == 0

@@ -71,6 +71,14 @@ def test_long_loop_with_varying_inner_bound_is_sampled(n: int) -> None:
     assert found.exact == (n == 50)
 
 
+def test_one_reading_serves_all_launches() -> None:
+    """A kernel read once gives each launch its own numbers."""
+    values = {"x_ptr": pointer(), "y_ptr": pointer()}
+    kernel = Kernel(lower(kernels.scalar_loop, **values, n=20))
+    trips = [kernel.work(call((1,), n=n)).loops[0].trips for n in (2, 30, 400)]
+    assert trips == [2, 30, 400]
+
+
 def test_missing_number_is_said() -> None:
     """A launch that leaves out an argument is told which."""
     text = lower(kernels.scalar_loop, x_ptr=pointer(), y_ptr=pointer(), n=20)

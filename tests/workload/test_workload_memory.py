@@ -6,51 +6,17 @@ from typing import Any
 
 import foreign_kernels as foreign
 import pytest
-import torch
 import workload_kernels as kernels
 from workload_lowering import (
-    F16,
     I64,
     call,
-    flops,
     lower,
-    moved,
     pointer,
     work,
 )
 
 from asmtune.ir.ttir.analysis import analyse
 from asmtune.measure.checks.effects import Effects
-
-TILES = {"BM": 64, "BN": 64, "BK": 32}
-
-
-def descriptor(rows: int, cols: int, block: list[int], dtype: torch.dtype = F16) -> object:
-    """A host descriptor without storage."""
-    tools = pytest.importorskip("triton.tools.tensor_descriptor")
-    tensor = torch.empty(rows, cols, device="meta", dtype=dtype)
-    return tools.TensorDescriptor(tensor, [rows, cols], [cols, 1], block)
-
-
-def test_host_descriptors_are_arguments() -> None:
-    """A descriptor made on the host stands for its memory; its parts have names."""
-    values = {
-        "a": descriptor(512, 320, [64, 32]),
-        "b": descriptor(320, 256, [32, 64]),
-        "c": descriptor(512, 256, [64, 64]),
-        "M": 512,
-        "N": 256,
-        "K": 320,
-        **TILES,
-    }
-    found = work(kernels.host_tma_gemm, grid=(8, 4), **values)
-    assert [(use.name, use.reads, use.writes) for use in found.arguments] == [
-        ("a", True, False),
-        ("b", True, False),
-        ("c", False, True),
-    ]
-    assert moved(found, "write") == 2 * 512 * 256
-    assert sum(flops(found).values()) == 2 * 512 * 256 * 320
 
 
 @pytest.mark.parametrize("kernel", foreign.WRITING, ids=lambda kernel: kernel.__name__)

@@ -13,7 +13,7 @@ from workload_lowering import I32, lower, moved, pointer
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
-from asmtune.ir.ttir.mlir_types import parse_type, result_types, split_list
+from asmtune.ir.ttir.mlir_types import parse_type
 from asmtune.ir.ttir.parser import parse_ttir
 
 SMALL = """
@@ -60,14 +60,6 @@ def test_operations_have_their_results_operands_and_regions() -> None:
     assert kernel.blocks[0].operations[3].operands == ("%r#1",)
 
 
-def test_positions_follow_aliases_names_and_calls() -> None:
-    """A location leads to a file and line however it is wrapped."""
-    module = parse_ttir(SMALL)
-    assert module.position("#loc1") == ("k.py", 7)
-    assert module.position("callsite(#loc1 at #loc)") == ("k.py", 7)
-    assert module.position("unknown") is None
-
-
 @pytest.mark.parametrize(
     ("text", "shape", "element", "bits", "role"),
     [
@@ -87,34 +79,6 @@ def test_types_are_read(
     """Tensors, pointers and descriptors, in the forms of old and new releases."""
     kind = parse_type(text)
     assert (kind.shape, kind.element, kind.bits, kind.role) == (shape, element, bits, role)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "types"),
-    [
-        ("arith.constant", "true", ["i1"]),
-        ("arith.cmpi", "slt, %a, %b : tensor<4xi32>", ["tensor<4xi1>"]),
-        ("tt.load", "%p, %m : tensor<4x!tt.ptr<f16>>", ["tensor<4xf16>"]),
-        ("arith.extsi", "%a : i32 to i64", ["i64"]),
-        ("arith.select", "%c, %a, %b : tensor<4xi1>, tensor<4xf32>", ["tensor<4xf32>"]),
-        ("tt.call", "@f(%a) : (i32) -> (i32, !tt.ptr<f32>)", ["i32", "!tt.ptr<f32>"]),
-        ("scf.while", "(%a = %b) : (i32) -> (i64)", ["i64"]),
-        ("tt.make_tensor_descriptor", "%p : <f16>, <8x4xf16>", ["!tt.tensordesc<8x4xf16>"]),
-    ],
-)
-def test_result_types_follow_from_the_text(name: str, text: str, types: list[str]) -> None:
-    """Each way that MLIR has to write, or leave out, the type of a result."""
-    assert result_types(name, text, len(types)) == types
-
-
-def test_lists_split_outside_brackets_and_strings() -> None:
-    """Arrows, brackets and strings with commas stay whole."""
-    assert split_list('a<b, c>, (d, e) -> f, "g, (h", i') == [
-        "a<b, c>",
-        "(d, e) -> f",
-        '"g, (h"',
-        "i",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,6 @@ CASES = {
         kernels.persistent_gemm, 7, at="a b", dtype=torch.float8_e4m3fn, more={"c": F16}, M=512,
         N=256, K=1024, **TILES,
     ),
-    "integers": of(
-        kernels.integer_gemm, 7, at="a b", dtype=torch.int8, more={"c": I32}, M=512, N=256, K=1024,
-        **TILES,
-    ),
     "scaled": of(
         kernels.scaled_dot, 3, at="a sa sb", dtype=torch.uint8,
         more={"b": torch.float8_e4m3fn, "c": F32}, M=128, N=64, K=256,
@@ -100,7 +96,6 @@ CASES = {
         kernels.tuple_arguments, 1, ptrs=(pointer(), pointer()), sizes=(7, 1), BLOCK=64
     ),
     "chase": of(kernels.pointer_chase, 1, at="x y", n=4, BLOCK=64),
-    "chase_while": of(kernels.pointer_while, 1, at="x y", n=9, BLOCK=64),
     "branchy": of(kernels.branchy, 8, at="x y", n=5, BLOCK=64),
     "early_none": of(kernels.early_return, 1, at="x y", n=0, BLOCK=64),
     "early": of(kernels.early_return, 8, at="x y", n=500, BLOCK=128),
@@ -117,7 +112,6 @@ CASES = {
     ),
     "invariant": of(kernels.invariant_load, 1, at="x w y", n=10, BLOCK=64),
     "repeated": of(kernels.repeated, 1, at="x w y", n=10, BLOCK=64),
-    "math": of(kernels.device_math, 1, at="x y", BLOCK=64),
     "scans": of(kernels.scans, 1, at="x y z", BLOCK=16),
     "mapped": of(kernels.mapped, 1, at="x", BLOCK=64),
     "asserted": of(kernels.asserted, 1, at="x y", n=5, BLOCK=64),
@@ -128,7 +122,6 @@ CASES = {
     "three_axes": of(kernels.three_axes, 4, 3, 2, at="y", n=5, BLOCK=64),
     "large_grid": of(kernels.three_axes, 300, 30, 40, at="y", n=5, BLOCK=64),
     "halving": of(kernels.while_scalar, 1, at="y", n=1000, BLOCK=64),
-    "striding": of(kernels.striding_while, 40, at="y", n=10_000_000, BLOCK=16),
     "uneven": of(kernels.uneven_while, 1, at="y", n=50),
     "long": of(kernels.long_loop, 1, at="y", n=50, m=7),
     "jagged": of(kernels.jagged, 8, at="x y", more={"starts": I32}, BLOCK=128),
@@ -140,10 +133,7 @@ CASES = {
         kernels.jagged_stores, 8, at="y", more={"n": I32}, BLOCK=32, bytes_={"y_ptr": 4096}
     ),
     "spin_lock": of(kernels.spin_lock, 1, at="x", more={"lock": I32}, BLOCK=64),
-    "two_calls": of(kernels.two_calls, 10, at="x y", n=50, BLOCK=64),
-    "unrolled": of(kernels.static_loop, 1, at="x y", BLOCK=64, TIMES=5),
     "backwards": of(kernels.backwards, 1, at="y", n=9),
-    "scalars": of(kernels.scalar_math, 1, at="y", n=20, f=2.5, COUNT=2),
     "recurrence": of(
         kernels.recurrence, 64, at="x y h", steps=500, D=32,
         bytes_={"x_ptr": 1, "y_ptr": 1, "h_ptr": 1},
@@ -153,13 +143,6 @@ CASES = {
         kernels.flattened_gemm, 132, at="a b c", dtype=F16, M=4096, N=4096, K=512, **TILES
     ),
     "late_stores": of(kernels.late_stores, 132, at="x y", tiles=999, width=8, BLOCK=64),
-    "fixed_grid": of(
-        kernels.persistent_constexpr, 132, at="x y", tiles=999, SMS=132, BLOCK=64,
-        bytes_={"x_ptr": 1, "y_ptr": 1},
-    ),
-    "counter": of(
-        kernels.tiles_by_counter, 132, at="x", more={"counter": I32}, tiles=999, BLOCK=64
-    ),
     "locked_sums": of(kernels.locked_sums, 132, at="x y", more={"lock": I32}, tiles=999, BLOCK=64),
     "walked": of(kernels.walked_recurrences, 16, at="x y", sequences=999, steps=50, BLOCK=64),
     "packed_steps": of(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 
 
 @triton.jit
@@ -53,14 +52,6 @@ def persistent_gemm(
             y = tl.load(b_ptr + ks[:, None] * N + cols[None, :])
             acc = tl.dot(x, y, acc)
         tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))
-
-
-@triton.jit
-def persistent_constexpr(x_ptr, y_ptr, tiles, SMS: tl.constexpr, BLOCK: tl.constexpr):
-    """Walk tiles in steps of a compile-time number of programs, as the tutorials do."""
-    for tile in tl.range(tl.program_id(0), tiles, SMS, flatten=True):
-        offs = tile * BLOCK + tl.arange(0, BLOCK)
-        tl.store(y_ptr + offs, tl.load(x_ptr + offs) * 2.0)
 
 
 @triton.jit
@@ -172,17 +163,6 @@ def tma_gemm(
     for k in tl.range(0, tl.cdiv(K, BK), warp_specialize=WS):
         acc = tl.dot(a.load([m, k * BK]), b.load([k * BK, n]), acc)
     c.store([m, n], acc.to(c_ptr.dtype.element_ty))
-
-
-@triton.jit
-def host_tma_gemm(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """Multiply through tensor descriptors made on the host."""
-    m = tl.program_id(0) * BM
-    n = tl.program_id(1) * BN
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k in tl.range(0, K, BK):
-        acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
-    c.store([m, n], acc.to(tl.float16))
 
 
 @triton.jit
@@ -313,15 +293,6 @@ def tuple_helper(x_ptr, y_ptr, n, SWAP: tl.constexpr, BLOCK: tl.constexpr):
     for i in range(low, high):
         offs = i * BLOCK + tl.arange(0, BLOCK)
         tl.store(dst + offs, tl.load(src + offs))
-
-
-@triton.jit
-def static_loop(x_ptr, y_ptr, BLOCK: tl.constexpr, TIMES: tl.constexpr):
-    """Loop as the front end unrolls it."""
-    acc = tl.zeros((BLOCK,), tl.float32)
-    for i in tl.static_range(TIMES):
-        acc += tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK))
-    tl.store(y_ptr + tl.arange(0, BLOCK), acc)
 
 
 @triton.jit
@@ -498,24 +469,6 @@ def address_in_integer(x_ptr, table_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def device_math(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Compute special functions of Triton and of libdevice."""
-    offs = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    y = tl.exp(x) + tl.log(x) + tl.sqrt(x) + tl.sin(x) + libdevice.tanh(x) + tl.fma(x, x, x)
-    tl.store(y_ptr + offs, tl.sigmoid(y) + tl.softmax(y))
-
-
-@triton.jit
-def scalar_math(y_ptr, n, f, COUNT: tl.constexpr):
-    """Loop to a bound that comes out of scalar floating-point arithmetic."""
-    bound = tl.ceil(n / 3.0 + f).to(tl.int32) + tl.sqrt(n * 1.0).to(tl.int32)
-    bound = bound if n > 10 else bound + 100
-    for i in range(bound, 2 * bound, COUNT):
-        tl.store(y_ptr + i, 1.0)
-
-
-@triton.jit
 def long_loop(y_ptr, n, m):
     """Loop for many trips, with a loop inside whose bound varies."""
     for i in range(n):
@@ -562,42 +515,6 @@ def expert_gemm(
         y = tl.load(b_ptr + expert * K * BN + ks[:, None] + cols[None, :] * K)
         acc = tl.dot(x, y, acc)
     tl.store(c_ptr + rows[:, None] * BN + cols[None, :], acc.to(tl.float16))
-
-
-@triton.jit
-def add_block(acc, x_ptr, low, high, BLOCK: tl.constexpr):
-    """Loop in a function that is called twice."""
-    for i in range(low, high):
-        acc += tl.load(x_ptr + i * BLOCK + tl.arange(0, BLOCK))
-    return acc
-
-
-@triton.jit
-def two_calls(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Call one function with a loop for what is before the program's own part, and after."""
-    pid = tl.program_id(0)
-    acc = tl.zeros((BLOCK,), tl.float32)
-    acc = add_block(acc, x_ptr, 0, pid, BLOCK)
-    acc = add_block(acc, x_ptr, pid, n, BLOCK)
-    tl.store(y_ptr + pid * BLOCK + tl.arange(0, BLOCK), acc)
-
-
-@triton.jit
-def tiles_by_counter(x_ptr, counter_ptr, tiles, BLOCK: tl.constexpr):
-    """Take the next tile from a counter in memory until none is left."""
-    tile = tl.atomic_add(counter_ptr, 1)
-    while tile < tiles:
-        tl.store(x_ptr + tile * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
-        tile = tl.atomic_add(counter_ptr, 1)
-
-
-@triton.jit
-def striding_while(y_ptr, n, BLOCK: tl.constexpr):
-    """Go through the data in equal steps, far more often than anyone would walk."""
-    i = tl.program_id(0)
-    while i < n:
-        tl.store(y_ptr + i * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
-        i += 7
 
 
 @triton.jit
@@ -691,43 +608,12 @@ def transposed(x_ptr, y_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
-def integer_gemm(
-    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
-    """Walk the tiles of a product of integers."""
-    tiles_n = tl.cdiv(N, BN)
-    for tile in range(tl.program_id(0), tl.cdiv(M, BM) * tiles_n, tl.num_programs(0)):
-        rows = tile // tiles_n * BM + tl.arange(0, BM)
-        cols = tile % tiles_n * BN + tl.arange(0, BN)
-        acc = tl.zeros((BM, BN), tl.int32)
-        for k in range(0, K, BK):
-            ks = k + tl.arange(0, BK)
-            x = tl.load(a_ptr + rows[:, None] * K + ks[None, :])
-            y = tl.load(b_ptr + ks[:, None] * N + cols[None, :])
-            acc = tl.dot(x, y, acc, out_dtype=tl.int32)
-        tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc)
-
-
-@triton.jit
 def uneven_while(y_ptr, n):
     """Go on by steps of one and two in turn."""
     i = 0
     while i < n:
         tl.store(y_ptr + i, 1.0)
         i += 1 + i % 3 // 2
-
-
-@triton.jit
-def pointer_while(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Carry a pointer through a while loop, and store through it afterwards."""
-    i = 0
-    ptr = y_ptr
-    total = 0.0
-    while i < n:
-        total += tl.load(x_ptr + i)
-        ptr += BLOCK
-        i += 1
-    tl.store(ptr + tl.arange(0, BLOCK), total)
 
 
 @triton.jit

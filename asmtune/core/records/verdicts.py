@@ -155,8 +155,6 @@ class Selection:
             report's target; None where all are kept, which holds on any device.
         low_share: share of the best speed that nine in ten launches reach at least; None as
             `expected_share`, and in reports of older versions.
-        unlike: where the launch lies far from the rows that the scorer was trained on, how many
-            times as far as recorded launches usually do; else None.
     """
 
     keep: str
@@ -166,17 +164,6 @@ class Selection:
     source: str | None = None
     other_device: str | None = None
     low_share: float | None = None
-    unlike: float | None = None
-
-    @property
-    def remark(self) -> str:
-        """Say that the launch is unlike what was recorded; empty if it is not."""
-        if self.unlike is None:
-            return ""
-        return (
-            f"unlike what was recorded: its features lie {self.unlike:.1f} times as far from the "
-            "training rows as is usual, and the figures are widened for it"
-        )
 
     @property
     def caveat(self) -> str:

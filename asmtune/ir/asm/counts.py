@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from asmtune.ir.asm.flow import Dominators
-from asmtune.ir.asm.memory import AsmAccess, Direction, Space, access, expected_bytes
+from asmtune.ir.asm.memory import AsmAccess, Direction, Space, access
 from asmtune.ir.asm.nvptx import OpClass, classify, is_switch_barrier
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
 from asmtune.ir.asm.tensor import TensorKind, TensorOp, tensor_ops
@@ -107,7 +107,6 @@ _MOVES_DATA = frozenset(
         OpClass.LOCAL,
         OpClass.CONSTANT,
         OpClass.ATOMIC,
-        OpClass.MBARRIER,
     }
 )
 
@@ -119,27 +118,16 @@ class Counts:
     Attributes:
         instructions: all instructions.
         by_class: instructions of each class.
-        by_opcode: instructions of each opcode, modifiers included.
-        unit_flops: tensor FLOPs of each kind by one issuing unit: a warp for mma.sync, a
-            warpgroup for wgmma, the CTA for tcgen05.
         cta_flops: tensor FLOPs of each kind by a CTA: each instruction times the units
-            among the threads that run it.
+            among the threads that run it; those whose shape or threads the text does not tell
+            are missing.
         thread_bytes: bytes that one thread moves, by memory space and direction.
-        tma_bytes: bytes that a CTA's mbarriers expect from bulk copies.
-        unknown: opcodes that no class has, and how many of each.
-        unresolved: tensor instructions whose shape or threads the text does not tell; they
-            are missing from `unit_flops` or `cta_flops`.
     """
 
     instructions: ByDepth
     by_class: Mapping[OpClass, ByDepth]
-    by_opcode: Mapping[str, ByDepth]
-    unit_flops: Mapping[TensorKind, ByDepth]
     cta_flops: Mapping[TensorKind, ByDepth]
     thread_bytes: Mapping[tuple[Space, Direction], ByDepth]
-    tma_bytes: ByDepth
-    unknown: Mapping[str, int]
-    unresolved: int
 
     def total(self, kind: OpClass) -> int:
         """Return how many instructions of a class there are at all depths."""
@@ -148,28 +136,18 @@ class Counts:
 
 class _Tally:
     def __init__(self) -> None:
-        self.flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
         self.cta_flops: dict[TensorKind, Counter[int]] = defaultdict(Counter)
         self.bytes: dict[tuple[Space, Direction], Counter[int]] = defaultdict(Counter)
-        self.tma: Counter[int] = Counter()
-        self.unresolved = 0
 
     def add_tensor(self, op: TensorOp, depth: int, threads: int | None) -> None:
-        if op.flops is not None:
-            self.flops[op.kind][depth] += op.flops
         needed = threads if op.unit_threads is not None else threads or 1
         cta_flops = None if needed is None else op.flops_per_cta(needed)
-        if cta_flops is None:
-            self.unresolved += 1
-        else:
+        if cta_flops is not None:
             self.cta_flops[op.kind][depth] += cta_flops
 
-    def add_traffic(self, instruction: Instruction, moved: AsmAccess | None, depth: int) -> None:
+    def add_traffic(self, moved: AsmAccess | None, depth: int) -> None:
         if moved is not None and moved.bytes is not None:
             self.bytes[moved.space, moved.direction][depth] += moved.bytes
-        expected = expected_bytes(instruction)
-        if expected is not None:
-            self.tma[depth] += expected
 
 
 @dataclass(frozen=True)
@@ -208,7 +186,7 @@ def count(
             if item.index in ops:
                 sums.add_tensor(ops[item.index], depth, threads[block])
             elif isa.class_of(item.opcode) in _MOVES_DATA:
-                sums.add_traffic(item, isa.access(item), depth)
+                sums.add_traffic(isa.access(item), depth)
     return _finish(opcodes, sums, isa.class_of)
 
 
@@ -217,22 +195,14 @@ def _finish(
 ) -> Counts:
     totals: Counter[int] = Counter()
     by_class: dict[OpClass, Counter[int]] = defaultdict(Counter)
-    by_opcode: dict[str, Counter[int]] = defaultdict(Counter)
     for (opcode, depth), number in opcodes.items():
         totals[depth] += number
         by_class[class_of(opcode)][depth] += number
-        by_opcode[opcode][depth] += number
-    unclassified = (opcode for opcode in by_opcode if class_of(opcode) is OpClass.UNKNOWN)
     return Counts(
         instructions=dict(totals),
         by_class={kind: dict(depths) for kind, depths in by_class.items()},
-        by_opcode={opcode: dict(depths) for opcode, depths in by_opcode.items()},
-        unit_flops={kind: dict(depths) for kind, depths in sums.flops.items()},
         cta_flops={kind: dict(depths) for kind, depths in sums.cta_flops.items()},
         thread_bytes={key: dict(depths) for key, depths in sums.bytes.items()},
-        tma_bytes=dict(sums.tma),
-        unknown={opcode: by_opcode[opcode].total() for opcode in unclassified},
-        unresolved=sums.unresolved,
     )
 
 

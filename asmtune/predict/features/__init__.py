@@ -3,7 +3,7 @@
     artifact --ProfileReader--> Profile --launch_features(work)--> Features
                in the worker              here, a launch
 
-- `catalog` and `registry`: the features, and how each is read.
+- `catalog`: the features, and how each is read.
 - `reader` and `profile`: assembly to segments (code that runs equally often).
 - `amd`: the same of AMD's assembly, which `reader_for` chooses.
 - `execution`: runs of each segment, from the trips of the IR's loops.

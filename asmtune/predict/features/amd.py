@@ -24,10 +24,10 @@ from asmtune.ir.asm.amdgpu import (
 from asmtune.ir.asm.counts import MNEMONICS
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction, Instruction
+from asmtune.predict.features.catalog import ConfigReading
 from asmtune.predict.features.chain import Action, InstructionStep, chains_by_loop
 from asmtune.predict.features.profile import Profile, Segment, segments
 from asmtune.predict.features.reader import ProfileReader
-from asmtune.predict.features.registry import ConfigReading
 
 LATENCY: Final[Mapping[OpClass, float]] = {
     OpClass.FLOAT: 4.0,

@@ -15,10 +15,9 @@ from asmtune.ir.asm.cubin import Resources, read_cubin
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.ttir.work import Work
-from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.catalog import FEATURES, ConfigReading, LaunchReading
 from asmtune.predict.features.chain import program_chains
 from asmtune.predict.features.profile import Profile, Segment, segments
-from asmtune.predict.features.registry import ConfigReading, LaunchReading
 from asmtune.predict.features.requests import BankWays, Requests
 from asmtune.predict.features.sketch.moves import read_moves
 

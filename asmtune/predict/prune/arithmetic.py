@@ -15,16 +15,16 @@ from asmtune.base.errors import ParseError
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import Features, Reason, Selection, Unlisted, Verdict
+from asmtune.core.records.verdicts import Features, Unlisted, Verdict
 from asmtune.core.space.table import LACKING, Place, SpaceTable
 from asmtune.ir.ttir.work import Work
+from asmtune.predict.features.sketch.reader import can_sketch
 from asmtune.predict.features.tile.demands import Demands, Options, Typical
 from asmtune.predict.features.tile.estimate import estimate, typical_of
 from asmtune.predict.features.tile.facts import tile_facts
 from asmtune.predict.features.tile.interpolate import Carried, Places, Row, TileFacts, carried_over
 from asmtune.predict.prune.front import Front, failed
-from asmtune.predict.prune.ranking import Shortlist
-from asmtune.predict.prune.rounds import WORTH_IT, Sketched
+from asmtune.predict.prune.rounds import WORTH_IT
 from asmtune.predict.score.roofline import predict, predicted_us
 from asmtune.triton_api.jit_functions import is_gluon
 
@@ -223,6 +223,8 @@ def _table(front: Front, launches: _Launches) -> _Table | Unread:
 
 def _unreadable(front: Front, launches: _Launches) -> str:
     """Return why no config can be estimated, in words; "" if nothing speaks against it."""
+    if not can_sketch(front.target):
+        return f"the layouts of {front.target.arch} are not known"
     if is_gluon(front.problem.kernel):
         return GLUON_NOTE
     if any(config.ir_override is not None for config in launches.points.given.values()):
@@ -248,45 +250,6 @@ def sampled_works(front: Front, configs: Sequence[Config], *, every: bool = Fals
     return front.works([*front.analysed(configs), *tiles])
 
 
-def by_arithmetic(front: Front, configs: Sequence[Config]) -> Sketched:
-    """Estimate all configs, the first the default, for a target whose TTGIR no sketch reads.
-
-    Those that seem to take too much shared memory are dropped, but for the default, if others fit.
-    """
-    estimates = estimated(front, configs)
-    if isinstance(estimates, Unread):
-        note = f"all were compiled, since tile arithmetic cannot rank them: {estimates.reason}"
-        unread = Failure("read", "parse", estimates.reason)  # compiled whatever the budget is
-        return Sketched([failed(config, unread) for config in configs], [], [note])
-    limit = front.target.shared_bytes_per_block
-    fits = [v.features is None or v.features["shared_bytes"] <= limit for v in estimates]
-    verdicts = [
-        verdict if not any(fits[1:]) or fits[place] or not place else _too_large(verdict, limit)
-        for place, verdict in enumerate(estimates)
-    ]
-    note = f"chosen by tile arithmetic: no sketch reads the TTGIR of {front.target.arch}"
-    return Sketched(verdicts, [], [note])
-
-
-def _too_large(verdict: Verdict, limit: int) -> Verdict:
-    used = verdict.features["shared_bytes"] if verdict.features else 0.0
-    text = f"about {used:,.0f} bytes of shared memory by tile arithmetic, over {limit:,} a program"
-    reason = Reason("estimated_only", text)
-    return replace(verdict, kept=False, dropped_at="estimate", reasons=(reason,), features=None)
-
-
-def as_estimated(chosen: Shortlist) -> Shortlist:
-    """Say of a shortlist that tile arithmetic chose it, whose error was never measured."""
-    dropped = tuple(
-        replace(v, dropped_at="estimate", reasons=(Reason("estimated_only", v.reasons[0].text),))
-        if v.dropped_at == "sketch"
-        else v
-        for v in chosen.dropped
-    )
-    selection = chosen.selection and Selection(chosen.selection.keep, chosen.selection.ranks)
-    return replace(chosen, dropped=dropped, selection=selection)
-
-
 def _facts(front: Front, config: Config) -> TileFacts | str:
     work = front.work(config)
     if isinstance(work, Failure):
@@ -307,13 +270,7 @@ def _options(launches: _Launches) -> Options:
         values = [0.0 if v in (None, LACKING) else float(v) for v in points.values.get(name, (0,))]
         return np.array(values)[points.columns.get(name, np.zeros(len(points), dtype=np.intp))]
 
-    return Options(
-        column("num_warps"),
-        column("num_stages"),
-        column("maxnreg"),
-        launches.programs,
-        column("matrix_instr_nonkdim"),
-    )
+    return Options(column("num_warps"), column("num_stages"), column("maxnreg"), launches.programs)
 
 
 def _programs(front: Front, points: SpaceTable) -> tuple[Row, list[tuple[Verdict, Place]]]:

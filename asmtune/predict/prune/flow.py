@@ -34,8 +34,6 @@ from asmtune.predict.features.sketch.reader import can_sketch
 from asmtune.predict.prune.arithmetic import (
     GLUON_NOTE,
     Unread,
-    as_estimated,
-    by_arithmetic,
     estimated,
     narrowed,
 )
@@ -199,12 +197,10 @@ class Funnel:
         """Choose the configs to compile, and return what is known of all; without a budget all."""
         budget = self._budget(len(configs))
         if budget is None:
-            return Shortlist(tuple(configs)), Sketched([], [])
+            return Shortlist(tuple(configs)), Sketched([], [], self._unsketched())
         sketched = self._sketched(front, configs, budget, clock)
         ranker = Ranker(self.scorer, self.target, "sketch")
         chosen = shortlisted(sketched.verdicts, ranker, budget, default)
-        if not can_sketch(self.target):
-            chosen = as_estimated(chosen)
         left = [replace(verdict, features=None) for verdict in sketched.left]
         beyond = sum(one.configs for one in sketched.unlisted if one.dropped_at == "estimate")
         if not left and not beyond:
@@ -272,13 +268,19 @@ class Funnel:
     def _budget(self, count: int) -> Keep | None:
         """Return the budget of compiles; None where it takes all of `count` configs.
 
-        Sketches would then cost a tenth of a compile each and leave next to nothing out.
+        Sketches would then cost a tenth of a compile each and leave next to nothing out. All are
+        compiled for a target whose TTGIR no sketch reads.
         """
-        if self.compile is None or self.compile.takes_all(
-            count, self.scorer.effective_name, "sketch"
-        ):
+        if self.compile is None or not can_sketch(self.target):
             return None
-        return self.compile
+        name = self.scorer.effective_name
+        return None if self.compile.takes_all(count, name, "sketch") else self.compile
+
+    def _unsketched(self) -> list[str]:
+        """Return a note where a budget of compiles was asked for and cannot be kept."""
+        if self.compile is None or self.compile.is_auto or can_sketch(self.target):
+            return []
+        return [f"all were compiled: no sketch reads the TTGIR of {self.target.arch}"]
 
     def _sketched(
         self, front: Front, configs: Sequence[Config], budget: Keep, clock: _Clock
@@ -286,10 +288,6 @@ class Funnel:
         """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
         note, wanted = "", self._asked_for()
-        if not can_sketch(self.target):
-            with clock.stage("estimate"):
-                narrow = narrowed(front, configs, most, wanted)
-                return replace(by_arithmetic(front, narrow.configs), unlisted=narrow.unlisted)
         if len(configs) > WORTH_IT * most:
             with clock.stage("estimate"):
                 narrow = narrowed(front, configs, most, wanted)

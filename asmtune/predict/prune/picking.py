@@ -53,10 +53,13 @@ def first_pick(funnel: Funnel, problem: Problem, space: Space) -> Verdict:
 def pick_report(funnel: Funnel, problem: Problem, space: Space) -> PruneReport:
     """Return the report that a pick is read off: all sketched, the best few compiled.
 
-    It raises what `first_pick` does.
+    For a target whose TTGIR no sketch reads, `SAMPLE` configs are compiled. It raises what
+    `first_pick` does.
     """
     budget = None
-    if funnel.scorer.ranks_before_compiling:
+    if not can_sketch(funnel.target):
+        space = Space.from_configs(_sample(problem, space))
+    elif funnel.scorer.ranks_before_compiling:
         budget = Keep(count=COMPILES, option="compile")
     return replace(funnel, keep=None, caps=False, compile=budget).prune(problem, space)
 

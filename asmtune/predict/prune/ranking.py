@@ -81,8 +81,7 @@ def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) 
     name = scorer.effective_name
     selection = None
     if keep is not None:
-        distance = scorer.distance([candidates[index] for index in best_first])
-        selection = keep.select(gaps, name, moment, ranker.target, distance)
+        selection = keep.select(gaps, name, moment, ranker.target)
     most = selection.ranks if selection else len(placed)
     near = NEAR_TIE if table_of(name, moment) else 0.0
     tied = _ties([verdict.config for verdict in placed], gaps, most, near)

@@ -6,8 +6,7 @@ gap means the same on every task; the rank bounds what a flat ranking keeps. One
 limit alone keeps more: 0.99 of the best speed took 52 configs a task by gap, 30
 by rank and 26 by both (`learned`, 178 recorded tasks of 37 kernels on an H200).
 
-The tables are measured by `asmtune model train --error`, never fitted. `Widening` scales the losses
-of a scorer that is trained, by what was lost as far from its training rows.
+The tables are measured by `asmtune model train --error`, never fitted.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -65,33 +64,6 @@ with none 0.990. Kernels like the others keep more than is promised then: 0.988 
 
 
 @dataclass(frozen=True)
-class Widening:
-    """Factors of a table's losses by the distance of a launch from the training rows.
-
-    Attributes:
-        usual: the median distance of recorded launches from rows of other kernels.
-        ends: distances at which a bin ends and the next begins; then the farthest recorded.
-        loss: factor of the lost share in each bin, never falling with the distance.
-        dropped: factor of the chance that the best is dropped, in each bin.
-    """
-
-    usual: float
-    ends: tuple[float, ...]
-    loss: tuple[float, ...]
-    dropped: tuple[float, ...]
-
-    def factors(self, distance: float) -> tuple[float, float]:
-        """Return the factors at a distance; beyond the farthest recorded they grow with it."""
-        place = min(bisect_right(self.ends, distance), len(self.loss) - 1)
-        beyond = max(1.0, distance / self.ends[-1])
-        return self.loss[place] * beyond, self.dropped[place] * beyond
-
-    def is_far(self, distance: float) -> bool:
-        """Say whether a distance is in the last bin: few recorded launches are as far."""
-        return distance >= self.ends[-2]
-
-
-@dataclass(frozen=True)
 class ErrorTable:
     """Results of every cut, each kernel weighing the same, or as `of` says.
 
@@ -99,13 +71,11 @@ class ErrorTable:
         tasks, kernels: numbers of those that were ranked.
         unlike: how many of the kernels are unlike the others, and have `UNLIKE_WEIGHT` together.
         cuts: by index of `counts`, then of `gaps`; with either, more is kept.
-        widening: None for a scorer that is not trained.
     """
 
     tasks: int
     kernels: int
     cuts: tuple[tuple[Cut, ...], ...]
-    widening: Widening | None = None
     unlike: int = 0
 
     @property
@@ -135,14 +105,6 @@ class ErrorTable:
             return min(enough, key=lambda cut: (cut.kept, -cut.share))
         return max(cuts, key=lambda cut: (cut.share, -cut.kept))
 
-    def at(self, distance: float | None) -> ErrorTable:
-        """Return the table of launches at a distance from the training rows; None is not known."""
-        if self.widening is None or distance is None:
-            return self
-        loss, dropped = self.widening.factors(distance)
-        cuts = tuple(tuple(_widened(cut, loss, dropped) for cut in row) for row in self.cuts)
-        return replace(self, cuts=cuts)
-
 
 def gaps_of(scores: Iterable[float]) -> list[float]:
     """Return how far each score is below the first, the best; 0 for equal ones, even infinite."""
@@ -155,20 +117,11 @@ def kept_ranks(count: float, within: int, ranked: int) -> int:
     return int(min(ranked, count, max(within, FLOOR)))
 
 
-def _widened(cut: Cut, loss: float, dropped: float) -> Cut:
-    return replace(
-        cut,
-        share=max(0.0, 1.0 - loss * (1.0 - cut.share)),
-        low=max(0.0, 1.0 - loss * (1.0 - cut.low)),
-        dropped=min(1.0, dropped * cut.dropped),
-    )
-
-
 ERROR_FILE: Final = Path(__file__).with_name("data") / "error.json"
 """The tables that ship with the package."""
 
 FORMAT: Final = "asmtune-scorer-error"
-VERSION: Final = 3
+VERSION: Final = 4
 
 _MATRICES: Final = ("share", "dropped", "low", "kept")
 
@@ -250,9 +203,8 @@ def _to_json(table: ErrorTable) -> dict[str, Any]:
         for name in _MATRICES
     }
     limits = {"counts": _limits(table.counts), "gaps": _limits(table.gaps)}
-    widening = None if table.widening is None else asdict(table.widening)
     counts = {"tasks": table.tasks, "kernels": table.kernels, "unlike": table.unlike}
-    return {**counts, "widening": widening, **limits, **matrices}
+    return {**counts, **limits, **matrices}
 
 
 def _tables(document: Mapping[str, Any]) -> dict[tuple[str, str], ErrorTable]:
@@ -277,11 +229,7 @@ def _table(values: Mapping[str, Any]) -> ErrorTable:
         tuple(Cut(count, gap, *cell) for gap, *cell in zip(gaps, *rows, strict=True))
         for count, *rows in zip(counts, *matrices, strict=True)
     )
-    widening = values["widening"]
-    if widening is not None:
-        lists = {name: tuple(widening[name]) for name in ("ends", "loss", "dropped")}
-        widening = Widening(widening["usual"], **lists)
-    return ErrorTable(values["tasks"], values["kernels"], cuts, widening, values["unlike"])
+    return ErrorTable(values["tasks"], values["kernels"], cuts, values["unlike"])
 
 
 def _limits(values: Iterable[float]) -> list[float | None]:

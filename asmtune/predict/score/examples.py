@@ -78,23 +78,6 @@ class TaskRows:
         return TaskRows(*task, self.base[rows], self.scale, self.slowdown[rows])
 
 
-NEAREST: Final = 5
-"""Best candidates of a launch that its distance is taken from."""
-
-
-def distance(best_first: NDArray[np.float32], tasks: Sequence[TaskRows]) -> float:
-    """Return how far the first candidates lie from the nearest training rows: their median.
-
-    A distance is the root mean square over the columns, each in deviations over the rows.
-    """
-    rows = np.concatenate([task.base for task in tasks])
-    spread = rows.std(axis=0) + 1e-3
-    rows, points = rows / spread, best_first[:NEAREST] / spread
-    squares = np.sum(rows**2, axis=1) - 2.0 * points @ rows.T
-    nearest = squares.min(axis=1) + np.sum(points**2, axis=1)
-    return float(np.median(np.sqrt(np.maximum(nearest, 0.0) / rows.shape[1])))
-
-
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Training rows of one file or of several.

@@ -106,7 +106,6 @@ class Keep:
         scorer: str,
         moment: str = "assembly",
         target: Target | None = None,
-        distance: float | None = None,
     ) -> Selection:
         """Choose how many of a ranking to keep.
 
@@ -115,15 +114,12 @@ class Keep:
             scorer: name of the scorer whose scores they are.
             moment: "assembly" or "sketch", the moment of the ranking.
             target: the device that is ranked for, to say where the error was measured elsewhere.
-            distance: of the launch from the scorer's training rows (`Scorer.distance`), by which
-                the error is widened; None if it has none.
 
         Raises:
             InputError: `auto`, and the scorer's error is not known.
         """
         self.check(scorer, moment)
-        measured = table_of(scorer, moment)
-        table = measured.at(distance) if measured else None
+        table = table_of(scorer, moment)
         cut = table.cut_for(AIM) if table and self.is_auto else None
         if cut is not None:
             size = cut.size(gaps)
@@ -138,8 +134,7 @@ class Keep:
         if cut is None:
             return Selection(str(self), size)
         other = shipped_errors().other_device(target)
-        promise = (cut.share, cut.dropped, source, other, cut.low)
-        return Selection(str(self), size, *promise, _times_as_far(table, distance))
+        return Selection(str(self), size, cut.share, cut.dropped, source, other, cut.low)
 
 
 MOST_LOST: Final = {
@@ -177,14 +172,6 @@ def of_whole_space(
         f"sketched, as was lost on 15 tasks of which a {part} was sketched",
         other_device=shipped_errors().other_device(target),
     )
-
-
-def _times_as_far(table: ErrorTable | None, distance: float | None) -> float | None:
-    """Return how many times as far as usual a launch is that lies far off; None if it does not."""
-    widening = table.widening if table else None
-    if widening is None or distance is None or not widening.is_far(distance):
-        return None
-    return distance / widening.usual
 
 
 def table_of(scorer: str, moment: str = "assembly") -> ErrorTable | None:

@@ -18,7 +18,7 @@ kernels of the oracle, 74 others); by slowdowns alone 0.952 and 0.916.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,13 +32,12 @@ from asmtune.base.fingerprint import digest, version_of
 from asmtune.base.settings import Settings
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.examples import NEAREST, Examples, TaskRows, distance
+from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.vectors import (
     BASE,
-    LEAST_US,
     MICROSECONDS,
     NAMES,
     Scale,
@@ -150,31 +149,11 @@ class Learned(Scorer):
         scores = iter(self.rank_columns(base).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
 
-    def distance(self, candidates: Sequence[Candidate]) -> float | None:
-        """Return how far the best candidates' features lie from its training rows, typically."""
-        features = [c.features for c in candidates if c.features is not None][:NEAREST]
-        if self._model is None or not features:
-            return None
-        return distance(base_columns(features, candidates[0].target), self._tasks)
-
     def rank_columns(self, base: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return scores of a task's candidates from their `base_columns`."""
         if self._model is None:
             return np.asarray(-base[:, 0], dtype=np.float64)  # the roofline's
         return rank(self._model, base)
-
-    def score_terms(
-        self, score: float, predicted_us: float, ranked_us: Sequence[float]
-    ) -> Mapping[str, float]:
-        """Return the part of the predicted time in a score, and the forest's correction."""
-        if len(ranked_us) < FEWEST:
-            return {}
-        gap = np.log((predicted_us + LEAST_US) / (min(ranked_us) + LEAST_US))
-        time = -ROOFLINE_SHARE * float(gap)
-        return {
-            "for its predicted time": time,
-            "by recorded timings": score - time,
-        }
 
     @property
     def effective_name(self) -> str:

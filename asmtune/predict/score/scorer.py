@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from asmtune.core.config import Config
@@ -66,22 +66,6 @@ class Scorer(ABC):
     def notes(self, target: Target) -> tuple[str, ...]:  # noqa: ARG002
         """Return what a reader must know about a ranking for a target."""
         return ()
-
-    def distance(self, candidates: Sequence[Candidate]) -> float | None:  # noqa: ARG002
-        """Return how far the best candidates lie from its training rows; None if it has none."""
-        return None
-
-    def score_terms(
-        self,
-        score: float,  # noqa: ARG002
-        predicted_us: float,  # noqa: ARG002
-        ranked_us: Sequence[float],  # noqa: ARG002
-    ) -> Mapping[str, float]:
-        """Return terms that sum to a score, by name; empty if it has none to tell.
-
-        `predicted_us` is the config's predicted time, `ranked_us` those of all that were ranked.
-        """
-        return {}
 
     def for_dtypes(self, dtypes: Collection[str]) -> Scorer:  # noqa: ARG002
         """Return the scorer for a problem with tensors of these dtypes."""

@@ -1,14 +1,13 @@
-"""Findings on a config: classes of slowness that people know, with numbers and what to try.
+"""Findings on a config: classes of slowness that people know, with numbers.
 
-Each finding is printed only where its numbers reach a limit stated here. The advice is made of
-configs of the kernel's own space that lower what the finding is about, and that are predicted to
-be faster by 1% or more.
+Each finding is printed only where its numbers reach a limit stated here. What to try is said once
+a config (`roofline.suggestions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,14 +17,7 @@ from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.execution import executions
 from asmtune.predict.features.profile import Profile
-from asmtune.predict.score.roofline import (
-    MOST_SUGGESTED,
-    Suggestion,
-    changed_axes,
-    predict,
-    suggestions,
-    tail_us,
-)
+from asmtune.predict.score.roofline import changed_axes, predict, tail_us
 from asmtune.predict.why.access import UNUSED, AccessPattern, access_patterns
 
 TELLING: Final = 0.05
@@ -34,10 +26,8 @@ TELLING: Final = 0.05
 WAITING: Final = 0.15
 """Share of the predicted time that waits, from which stages or occupancy are the cause."""
 
-LOWER: Final = 0.95
-"""Factor by which a config of the advice lowers what the finding is about, at least."""
-
-Measure = Callable[[Features], float]
+SHORTER: Final = 0.95
+"""Share of a chain of latencies that is left with more stages, at most, where these help."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +40,17 @@ class Finding:
         text: its numbers, as a sentence without a full stop.
         line: of the source; None where it is of the whole launch.
         cost_us: of the predicted time, where the model has it.
-        measures: what a config must lower to help, the most telling first.
-        advice: up to two changes of axes that are predicted to help.
     """
 
     kind: str
     text: str
     line: int | None = None
     cost_us: float | None = None
-    measures: tuple[Measure, ...] = ()
-    advice: tuple[Suggestion, ...] = ()
 
 
 @dataclass(frozen=True)
 class ExaminedConfig:
-    """A compiled config in one launch, and the verdicts on its space that advice is taken from."""
+    """A compiled config in one launch, and the verdicts on the others of its space."""
 
     verdict: Verdict
     features: Features
@@ -83,19 +69,14 @@ class ExaminedConfig:
         """Return the predicted time."""
         return predict(self.features, self.target).us
 
-    def term(self, *names: str) -> Measure:
-        """Return a measure: microseconds of some terms of the predicted time."""
-
-        def sum_of(features: Features) -> float:
-            terms = predict(features, self.target).terms_us
-            return sum(terms[name] for name in names)
-
-        return sum_of
+    def waiting_us(self) -> float:
+        """Return the part of the predicted time that waits for the chain of latencies."""
+        return predict(self.features, self.target).terms_us["latency"]
 
 
 @dataclass(frozen=True)
 class Why:
-    """Accesses by line, and findings with advice; `failure` says why they are missing."""
+    """Accesses by line, and findings; `failure` says why they are missing."""
 
     accesses: tuple[AccessPattern, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -103,16 +84,7 @@ class Why:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        findings = [
-            {
-                "kind": one.kind,
-                "line": one.line,
-                "text": one.text,
-                "cost_us": one.cost_us,
-                "advice": [advice.verdict.config.to_dict() for advice in one.advice],
-            }
-            for one in self.findings
-        ]
+        findings = [asdict(one) for one in self.findings]
         accesses = [{**asdict(one), "text": str(one)} for one in self.accesses]
         return {"accesses": accesses, "findings": findings, "failure": self.failure or None}
 
@@ -120,7 +92,7 @@ class Why:
 def reasons(
     profile: Profile, work: Work, target: Target, verdict: Verdict, others: Sequence[Verdict]
 ) -> Why | None:
-    """Say why a config takes its time; the advice is taken from `others`.
+    """Say why a config takes its time, beside the `others` of its space.
 
     Return None for a config without features, or of a kernel whose work could not be read.
     """
@@ -133,26 +105,9 @@ def reasons(
 
 
 def find(subject: ExaminedConfig) -> tuple[Finding, ...]:
-    """Return the findings on a config, each with its advice."""
+    """Return the findings on a config."""
     classes = (_uncoalesced, _conflicts, _stages, _registers, _tail)
-    found = (finding for one in classes for finding in one(subject))
-    return tuple(replace(finding, advice=_advice(subject, finding)) for finding in found)
-
-
-def _advice(subject: ExaminedConfig, finding: Finding) -> tuple[Suggestion, ...]:
-    """Return up to two changes that lower a measure of the finding, the most telling one first."""
-    chosen: dict[frozenset[str], Suggestion] = {}
-    for measure in finding.measures:
-        limit = LOWER * measure(subject.features)
-        better = [v for v in subject.others if v.features and measure(v.features) <= limit]
-        for suggestion in suggestions(subject.verdict, better):
-            axes = changed_axes(subject.verdict.config, suggestion.verdict.config)
-            chosen.setdefault(axes, suggestion)
-    return tuple(chosen.values())[:MOST_SUGGESTED]
-
-
-def _l2_bytes(features: Features) -> float:
-    return features["programs"] * features["program_l2_bytes"]
+    return tuple(finding for one in classes for finding in one(subject))
 
 
 def _uncoalesced(subject: ExaminedConfig) -> Iterator[Finding]:
@@ -165,8 +120,7 @@ def _uncoalesced(subject: ExaminedConfig) -> Iterator[Finding]:
             continue
         wasted, own = one.wasted_bytes * programs, one.asked_bytes * programs
         text = f"{one}; {amount(wasted, 'B')} of {amount(own, 'B')} in all requests are not used"
-        measures = (_l2_bytes, subject.term("L1", "L2", "DRAM", "latency"))
-        yield Finding("uncoalesced access", text, one.line, measures=measures)
+        yield Finding("uncoalesced access", text, one.line)
 
 
 def _conflicts(subject: ExaminedConfig) -> Iterator[Finding]:
@@ -196,13 +150,12 @@ def _conflicts(subject: ExaminedConfig) -> Iterator[Finding]:
                 f"line {line}: {words} shared memory: {ways:.3g} times the passes that its bytes "
                 f"need, {cost:.1f} of {subject.predicted_us:.1f} us"
             )
-            yield Finding("bank conflicts", text, line, cost, (subject.term("shared"),))
+            yield Finding("bank conflicts", text, line, cost)
 
 
 def _stages(subject: ExaminedConfig) -> Iterator[Finding]:
     features, work = subject.features, subject.work
-    waiting = subject.term("latency")
-    cost, trips = waiting(features), features["trips"]
+    cost, trips = subject.waiting_us(), features["trips"]
     reading = {item.loop for item in work.accesses if item.kind == "read" and item.elements > 1}
     loops = [loop for loop in work.loops if loop.id in reading and loop.iterations >= 2]
     if cost < WAITING * subject.predicted_us or not loops or not _too_shallow(subject):
@@ -215,11 +168,7 @@ def _stages(subject: ExaminedConfig) -> Iterator[Finding]:
         f"{chain:,.0f} cycles, and {resident:.0f} program{'s' * (resident > 1)} on an SM do not "
         f"fill them: {cost:.1f} of {subject.predicted_us:.1f} us wait"
     )
-    yield Finding("too few stages", text, loop.line, cost, (_latency_cycles, waiting))
-
-
-def _latency_cycles(features: Features) -> float:
-    return features["latency_cycles"] * features["programs"]
+    yield Finding("too few stages", text, loop.line, cost)
 
 
 def _too_shallow(subject: ExaminedConfig) -> bool:
@@ -238,7 +187,7 @@ def _too_shallow(subject: ExaminedConfig) -> bool:
     ]
     if deeper:
         shortest = min(other["latency_cycles"] for other in deeper)
-        return shortest < LOWER * features["latency_cycles"]
+        return shortest < SHORTER * features["latency_cycles"]
     loops = subject.work.loops
     pipelined = any(loop.has_dot or loop.num_stages for loop in loops)
     return pipelined and features["num_stages"] <= 2
@@ -253,16 +202,11 @@ def _registers(subject: ExaminedConfig) -> Iterator[Finding]:
             f"{registers:.0f} registers a thread are not enough: {spilled:,.0f} words a thread "
             f"are spilled, {amount(moved, 'B')} through L1 in all"
         )
-
-        def words(other: Features) -> float:
-            return other["spill_words"]
-
-        yield Finding("register pressure", text, measures=(words,))
+        yield Finding("register pressure", text)
         return
     fits, by_registers = features["programs_per_sm"], features["programs_per_sm_by_registers"]
     limits = by_registers <= fits and by_registers < features["programs_per_sm_by_shared"]
-    waiting = subject.term("latency")
-    cost = waiting(features)
+    cost = subject.waiting_us()
     is_few = features["occupancy"] < 0.5 and features["waves"] > 1
     if limits and is_few and cost >= WAITING * subject.predicted_us:
         text = (
@@ -271,7 +215,7 @@ def _registers(subject: ExaminedConfig) -> Iterator[Finding]:
             f"{features['programs_per_sm_by_shared']:.0f}: {cost:.1f} of "
             f"{subject.predicted_us:.1f} us wait"
         )
-        yield Finding("register pressure", text, None, cost, (waiting,))
+        yield Finding("register pressure", text, None, cost)
 
 
 def _tail(subject: ExaminedConfig) -> Iterator[Finding]:
@@ -283,12 +227,8 @@ def _tail(subject: ExaminedConfig) -> Iterator[Finding]:
     longest, mean = features["longest_cycles"], features["latency_cycles"]
     if longest > 1.1 * mean:
         text += f", and the longest takes {longest / mean:.1f} times the mean"
-
-    def lost(other: Features) -> float:
-        return tail_us(other, target)
-
     text += f": {cost:.1f} of {subject.predicted_us:.1f} us"
-    yield Finding("tail", text, None, cost, (lost,))
+    yield Finding("tail", text, None, cost)
 
 
 def _spread(features: Features, sms: int) -> str:

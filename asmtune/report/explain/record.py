@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.json_codec import to_json
@@ -11,8 +11,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import (
     Suggestion,
     busiest_unit,
@@ -246,7 +245,6 @@ class Explained:
         code: its code, or why it cannot be shown; None where it did not compile.
         guesses: assumptions behind its predicted time and its counts.
         why: its accesses by line and findings; None where it did not compile.
-        score_terms: terms that sum to its score, by name; empty for a scorer without terms.
         searched: True if the whole space was judged, not this config alone.
     """
 
@@ -259,7 +257,6 @@ class Explained:
     code: Code | None = None
     guesses: tuple[str, ...] = ()
     why: Why | None = None
-    score_terms: Mapping[str, float] = field(default_factory=dict)
     searched: bool = True
 
     @property
@@ -297,7 +294,6 @@ def explained_json(explained: Explained, *, code: bool) -> str:
     own = explained.verdict
     more: dict[str, Any] = {
         "terms_us": own.terms_us,
-        "score_terms": dict(explained.score_terms),
         "guesses": list(explained.guesses),
         "suggestions": [
             {"words": suggestion_words(own, each), "config": _config(each.verdict)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,7 +21,6 @@ from asmtune.measure.checks.workspaces import workspaces_of
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.roofline import suggestions
-from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code import CodeReader, Language
 from asmtune.report.explain.record import Explained, compared
 from asmtune.report.progress import ProgressBar
@@ -188,11 +187,6 @@ def explained(
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))
-    score_terms: Mapping[str, float] = {}
-    if report.scorer == scorer and verdict.score is not None:
-        ranked_us = [v.predicted_us or 0.0 for v in report.verdicts if v.rank is not None]
-        own_us = verdict.predicted_us or 0.0
-        score_terms = make_scorer(scorer).score_terms(verdict.score, own_us, ranked_us)
     reader = CodeReader(request.loaded.problem, request.target)
     found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
     artifact = found if isinstance(found, Artifact) else None
@@ -208,7 +202,6 @@ def explained(
         code=None if artifact is None else view(request.chosen, artifact),
         guesses=() if artifact is None else reader.guesses(verdict.config, artifact),
         why=None if artifact is None else reader.why(verdict, artifact, inside),
-        score_terms=score_terms,
         searched=not request.alone,
     )
 

@@ -15,8 +15,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.features.registry import ConfigReading
+from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.findings import Why
 from asmtune.report.cells import ReportTable, changes, number, plain_table, share
@@ -116,7 +115,7 @@ def explanation(explained: Explained) -> Group:
     if verdict.predicted_us is not None:
         parts += _prediction(explained)
     if explained.why is not None:
-        parts += why_lines(explained.why, verdict)
+        parts += why_lines(explained.why)
     if explained.comparison is not None:
         parts += _comparison(verdict, explained.comparison, scorer)
     if explained.reading is not None:
@@ -173,8 +172,6 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
             yield Text(f"  {shown}")
     if terms:
         yield _terms_table(terms, verdict.predicted_us or 0.0)
-    if explained.score_terms:
-        yield Text(_score(explained))
     yield from (Text(f"  a guess: {guess}", "yellow") for guess in explained.guesses)
     if explained.runs and explained.searched and not explained.suggestions:
         yield Text("  nothing to try: no config here is predicted to be faster")
@@ -183,7 +180,7 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
         yield Text(f"  {word}{named} ({_gain(verdict, suggestion.verdict)})")
 
 
-def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
+def why_lines(why: Why) -> Iterator[Text]:
     """Lay out accesses by line and findings; what is empty is left out."""
     if why.failure:
         yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")
@@ -194,9 +191,6 @@ def why_lines(why: Why, own: Verdict) -> Iterator[Text]:
         yield Text("Why it takes this long", "italic")
     for finding in why.findings:
         yield Text.assemble("  ", (finding.kind, "bold"), f": {finding.text}")
-        for word, suggestion in zip(("try: ", "or:  "), finding.advice, strict=False):
-            named = suggestion_words(own, suggestion)
-            yield Text(f"    {word}{named} ({_gain(own, suggestion.verdict)})")
 
 
 def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:
@@ -208,14 +202,6 @@ def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:
     table.add_section()
     table.add_row("all", "their sum is the prediction", number(total_us), "")
     return table
-
-
-def _score(explained: Explained) -> str:
-    """Format as `score by learned -0.312: -0.102 of ..., -0.210 of ...`, which sum to it."""
-    score = explained.verdict.score or 0.0
-    terms = rounded_terms(explained.score_terms, score, 3)
-    parts = ", ".join(f"{value:+.3f} {name}" for name, value in terms.items())
-    return f"  score by {explained.report.scorer} {score:+.3f}: {parts}"
 
 
 def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[RenderableType]:

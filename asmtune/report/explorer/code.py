@@ -181,7 +181,7 @@ class _Codes:
             else:
                 code["missing"][name] = str(view)
         if reasons := self.reader.why(verdict, artifact, self.report.verdicts):
-            code["why"] = [line.plain for line in why_lines(reasons, verdict)]
+            code["why"] = [line.plain for line in why_lines(reasons)]
         return code
 
 

@@ -34,7 +34,7 @@ from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.trials import DeviceLostError
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
-from asmtune.predict.roofs import WorkCounts
+from asmtune.predict.work_counts import WorkCounts
 from asmtune.store.trace.reader import encoded
 from asmtune.workshop.regression.compare import environment_here
 from asmtune.workshop.regression.processes import problem_of

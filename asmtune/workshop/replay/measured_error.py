@@ -17,7 +17,6 @@ from asmtune.predict.score.error import (
     UNLIKE_WEIGHT,
     Cut,
     ErrorTable,
-    Widening,
     gaps_of,
     kept_ranks,
 )
@@ -32,12 +31,6 @@ GAPS: Final = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 1
 LOW: Final = 0.1
 """Share of tasks, by weight, that keep less than `Cut.low`."""
 
-BINS: Final = (0.5, 0.8)
-"""Shares of the tasks' weight at which bins of distance end; the last bin is unlike the rest."""
-
-STEADYING: Final = 10.0
-"""Kernels without a difference that each bin is taken to have besides its own."""
-
 
 @dataclass(frozen=True)
 class RankedTask:
@@ -46,14 +39,11 @@ class RankedTask:
     Attributes:
         kernel: its kernel.
         scores, slowdown: of each config; the latter is the logarithm of its time over the best.
-        distance: from the rows that the scorer was trained on (`examples.distance`); None for
-            a scorer that is not trained.
     """
 
     kernel: str
     scores: Sequence[float]
     slowdown: Sequence[float]
-    distance: float | None = None
 
 
 def error_table(tasks: Sequence[RankedTask], unlike: Collection[str] = ()) -> ErrorTable:
@@ -70,9 +60,8 @@ def error_table(tasks: Sequence[RankedTask], unlike: Collection[str] = ()) -> Er
         for count, row in zip(COUNTS, rows, strict=True)
     ]
     kernels = {task.kernel for task in tasks}
-    widening = _widening(tasks, outcomes, weights)
     others = len(kernels.intersection(unlike))
-    return ErrorTable(len(tasks), len(kernels), tuple(cuts), widening, others)
+    return ErrorTable(len(tasks), len(kernels), tuple(cuts), others)
 
 
 def _outcomes(task: RankedTask) -> list[tuple[float, float, int]]:
@@ -109,32 +98,6 @@ def _cell(
     return share, dropped, low, kept
 
 
-_WIDENED_BY: Final = tuple((COUNTS.index(count) + 1) * len(GAPS) - 1 for count in (1, 5, 10, 20))
-"""Cuts that a widening is measured on: by rank alone."""
-
-
-def _widening(
-    tasks: Sequence[RankedTask],
-    outcomes: Sequence[Sequence[tuple[float, float, int]]],
-    weights: Sequence[float],
-) -> Widening | None:
-    """Measure how losses grow with the distance; None if one is not known, or all are 0."""
-    distances = [task.distance for task in tasks if task.distance is not None]
-    if len(distances) < len(tasks) or not max(distances):
-        return None
-    placed = sorted(zip(distances, weights, strict=True))
-    ends = [_quantile(placed, share) for share in BINS]
-    bins = [bisect_right(ends, distance) for distance in distances]
-    kernels = [
-        len({task.kernel for task, own in zip(tasks, bins, strict=True) if own == place})
-        for place in range(len(BINS) + 1)
-    ]
-    losses = [[1.0 - own[at][0] for at in _WIDENED_BY] for own in outcomes]
-    dropped = [[own[at][1] for at in _WIDENED_BY] for own in outcomes]
-    loss, drop = (_factors(values, weights, bins, kernels) for values in (losses, dropped))
-    return Widening(_quantile(placed, 0.5), (*ends, max(distances)), loss, drop)
-
-
 def _quantile(placed: Sequence[tuple[float, float]], share: float) -> float:
     """Return the least value, of pairs of a value and its weight in order, above a share."""
     total = 0.0
@@ -143,29 +106,3 @@ def _quantile(placed: Sequence[tuple[float, float]], share: float) -> float:
         if total > share + 1e-9:
             return value
     return placed[-1][0]
-
-
-def _factors(
-    losses: Sequence[Sequence[float]],
-    weights: Sequence[float],
-    bins: Sequence[int],
-    kernels: Sequence[int],
-) -> tuple[float, ...]:
-    """Return each bin's loss over that of all, steadied, and made not to fall with the distance."""
-    pooled: list[tuple[float, float, int]] = []
-    for place, count in enumerate(kernels):
-        within = [w if own == place else 0.0 for w, own in zip(weights, bins, strict=True)]
-        ratios = []
-        for column in zip(*losses, strict=True):
-            mean = math.fsum(w * loss for w, loss in zip(weights, column, strict=True))
-            own = math.fsum(w * loss for w, loss in zip(within, column, strict=True))
-            ratios += [own / mean / math.fsum(within)] if mean and count else []
-        ratio = math.fsum(ratios) / len(ratios) if ratios else 1.0
-        value, size = (count * ratio + STEADYING) / (count + STEADYING), math.fsum(within)
-        pooled.append((value, size, 1))
-        # Neighbours out of order share their mean (isotonic regression).
-        while len(pooled) > 1 and pooled[-2][0] > pooled[-1][0]:
-            (one, a, n), (other, b, m) = pooled[-2:]
-            mean = (one * a + other * b) / (a + b) if a + b else one
-            pooled[-2:] = [(mean, a + b, n + m)]
-    return tuple(value for value, _, n in pooled for _ in range(n))

@@ -15,8 +15,8 @@ from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.error import Errors
-from asmtune.predict.score.examples import Examples, TaskRows, distance
-from asmtune.predict.score.learned import FEWEST, LearnedModel, fit, ranked_at
+from asmtune.predict.score.examples import Examples, TaskRows
+from asmtune.predict.score.learned import FEWEST, fit, ranked_at
 from asmtune.predict.score.vectors import schema
 from asmtune.workshop.replay.flow import judged_moments
 from asmtune.workshop.replay.measured_error import RankedTask, error_table
@@ -34,9 +34,8 @@ class MomentRows:
     sketch: TaskRows | None = None
 
 
-Unseen = Sequence[tuple[TaskRows, Sequence[float], float | None]]
-"""Tasks, the scores of a model that has not seen their kernel, and the distance from its rows; None
-where nothing was fitted."""
+Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
+"""Tasks, and the scores of a model that has not seen their kernel."""
 
 
 def moment_rows(
@@ -97,9 +96,7 @@ def rank_unseen(
     and each kernel asks for one, whatever the number of moments. With `parts`, kernels are drawn
     into so many, each of which is left out together and asks for one fit.
     """
-    ranked: dict[str, list[tuple[TaskRows, Sequence[float], float | None]]] = {
-        moment: [] for moment in tasks_of
-    }
+    ranked: dict[str, list[tuple[TaskRows, Sequence[float]]]] = {moment: [] for moment in tasks_of}
     kernels = list(dict.fromkeys(task.kernel for tasks in tasks_of.values() for task in tasks))
     drawn = np.random.default_rng(0).permutation(kernels) if parts else kernels
     count = min(parts or len(kernels), len(kernels))
@@ -109,22 +106,17 @@ def rank_unseen(
             continue
         model = fit(others, jobs, "")
         for moment, tasks in tasks_of.items():
-            own_tasks = [task for task in tasks if task.kernel in part]
-            ranked[moment] += [_ranked(model, task, others) for task in own_tasks]
+            ranked[moment] += [
+                (task, ranked_at(model, task.base, task.scale).tolist())
+                for task in tasks
+                if task.kernel in part
+            ]
     return dict(ranked)
 
 
 def by_roofline(tasks: Iterable[TaskRows]) -> Unseen:
     """Score tasks by the time that the roofline predicts: their first column, a logarithm."""
-    return [(task, (-task.base[:, 0]).tolist(), None) for task in tasks]
-
-
-def _ranked(
-    model: LearnedModel, task: TaskRows, others: Sequence[TaskRows]
-) -> tuple[TaskRows, Sequence[float], float | None]:
-    scores = ranked_at(model, task.base, task.scale)
-    best_first = np.argsort(-scores, kind="stable")
-    return task, scores.tolist(), distance(task.base[best_first], others)
+    return [(task, (-task.base[:, 0]).tolist()) for task in tasks]
 
 
 def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
@@ -134,7 +126,7 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
             Task(task.kernel, task.shape, task.dtype, ()),
             kept_of(np.exp(task.slowdown).tolist(), scores),
         )
-        for task, scores, _ in ranked
+        for task, scores in ranked
     ]
     when = "" if moment == "assembly" else " before compiling"
     return ScorerResult(f"learned{when}, each kernel unseen", tuple(results))
@@ -157,12 +149,11 @@ def scorer_errors(
         raise InputError("a scorer's error takes timings of at least two kernels, not of one")
     tables = {}
     for moment, tasks in ranked.items():
-        roofline = by_roofline(task for task, *_ in tasks)
+        roofline = by_roofline(task for task, _ in tasks)
         for scorer, scored in (("learned", tasks), ("roofline", roofline)):
             if scored:
                 outcomes = [
-                    RankedTask(task.kernel, own, task.slowdown.tolist(), far)
-                    for task, own, far in scored
+                    RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in scored
                 ]
                 tables[scorer, moment] = error_table(outcomes, unlike)
     about = {"measured": dict(sources), "compiled": _compiler(), "unlike": sorted(unlike)}

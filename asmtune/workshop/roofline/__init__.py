@@ -2,7 +2,7 @@
 
 subjects      kernels, shapes and their stored configs, to launches
 survey        from a launch to its two points: which config is tuned, and where times come from
-chart         points under a machine's roofs (`predict.roofs`)
+chart         a machine's roofs, and points under them
 document      the chart as table and JSON
 figure        the chart as a picture
 

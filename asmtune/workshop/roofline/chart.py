@@ -1,15 +1,89 @@
-"""Points on a roofline: a config of a launch with its time, before tuning and after."""
+"""Roofs of a machine, and points under them: configs of a launch, before tuning and after."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from asmtune.core.config import Config
-from asmtune.predict.roofs import Load, Roof, WorkCounts, attainable
+from asmtune.core.hardware.model import Target
+from asmtune.predict.work_counts import VECTOR, WorkCounts
 
 TimeKind = Literal["measured", "predicted"]
+
+
+@dataclass(frozen=True)
+class Load:
+    """FLOPs of a launch, whatever its config, and the different bytes that it reads and writes."""
+
+    flops: float
+    bytes: float
+
+    @classmethod
+    def common(cls, counts: Sequence[WorkCounts]) -> Load:
+        """Return the least that any of its configs asks for.
+
+        Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
+        """
+        flops = min((one.flops for one in counts if one.flops), default=0.0)
+        return cls(flops, min((one.bytes for one in counts if one.bytes), default=0.0))
+
+    @property
+    def intensity(self) -> float | None:
+        """Compute the FLOPs a byte; None without FLOPs or without bytes."""
+        return self.flops / self.bytes if self.flops and self.bytes else None
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A limit of a machine.
+
+    Attributes:
+        name: "fp16" and the like for the tensor cores, `VECTOR`, "DRAM" or "L2".
+        rate: FLOP/s or bytes/s, by `kind`.
+        source: where the figure comes from.
+        figure: "specified", "measured", "derived" or "user", as `Figure.kind`.
+    """
+
+    name: str
+    kind: Literal["compute", "memory"]
+    rate: float
+    source: str
+    figure: str
+
+    @property
+    def label(self) -> str:
+        """Name the roof: `fp16 tensor cores, 990 TFLOP/s`."""
+        if self.kind == "memory":
+            return f"{self.name}, {self.rate / 1e12:.3g} TB/s"
+        cores = "fp32 cores" if self.name == VECTOR else f"{self.name} tensor cores"
+        return f"{cores}, {self.rate / 1e12:.3g} TFLOP/s"
+
+
+def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
+    """List DRAM, L2, the ordinary cores, and the tensor cores for each of `WorkCounts.unit`."""
+    names = dict.fromkeys((VECTOR, *units))
+    compute = [
+        (name, "fp32_flops_per_s" if name == VECTOR else f"tensor_flops_per_s.{name}")
+        for name in names
+    ]
+    memory = [("DRAM", "dram_bytes_per_s"), ("L2", "l2_bytes_per_s")]
+    return (
+        *(_roof(target, name, "memory", field) for name, field in memory),
+        *(_roof(target, name, "compute", field) for name, field in compute),
+    )
+
+
+def attainable(roofs: Sequence[Roof], unit: str, intensity: float) -> float:
+    """Compute the FLOP/s that DRAM and cores of a type allow at an intensity."""
+    rates = {roof.name: roof.rate for roof in roofs}
+    return min(rates[unit], intensity * rates["DRAM"])
+
+
+def _roof(target: Target, name: str, kind: Literal["compute", "memory"], field: str) -> Roof:
+    figure = target.figure(field)
+    return Roof(name, kind, figure.value, figure.source, figure.kind)
 
 
 @dataclass(frozen=True)

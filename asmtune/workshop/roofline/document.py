@@ -8,11 +8,11 @@ from typing import Any, Final
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.predict.roofs import VECTOR, Roof
+from asmtune.predict.work_counts import VECTOR
 from asmtune.report.cells import ReportTable, dtype_words, number, one_line, plain_table, words
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
-from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point
+from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point, Roof
 
 FORMAT: Final = "asmtune-roofline"
 

@@ -16,9 +16,9 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Front
 from asmtune.predict.prune.picking import first_pick
-from asmtune.predict.roofs import Load, WorkCounts, roofs_of
+from asmtune.predict.work_counts import WorkCounts
 from asmtune.store.lookup import StoreLookup
-from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point, TimeKind
+from asmtune.workshop.roofline.chart import Chart, ChartEntry, Load, Point, TimeKind, roofs_of
 
 MODEL: Final = "roofline"
 """Source of predicted times: the scorer of that name."""

@@ -88,7 +88,6 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
         assert one.base.tolist() != other.base.tolist()
     unseen = rank_unseen([*assembly, *sketch], {"assembly": assembly, "sketch": sketch}, 1)
     assert [task for task, *_ in unseen["assembly"]] == assembly
-    assert all(far > 0 for *_, far in unseen["assembly"])
     made = scorer_errors(unseen, [oracle.device], {"more.json": oracle.versions})
     assert made.provenance["measured"] == {"more.json": {}}
     assert set(made.tables) == {
@@ -97,7 +96,7 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
     for moment, tasks in (("assembly", assembly), ("sketch", sketch)):
         by_time = [np.exp(-task.slowdown[np.argmin(task.base[:, 0])]) for task in tasks]
         assert made.tables["roofline", moment].cut(1).share == pytest.approx(np.mean(by_time))
-        first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores, _ in unseen[moment]]
+        first = [np.exp(-task.slowdown[np.argmax(scores)]) for task, scores in unseen[moment]]
         assert made.tables["learned", moment].cut(1).share == pytest.approx(np.mean(first))
     with pytest.raises(InputError, match="at least two kernels, not of one"):
         scorer_errors(rank_unseen(assembly[:1], {"assembly": assembly[:1]}, 1), [oracle.device], {})
@@ -121,10 +120,6 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     assert Errors.load(errors).source("roofline", "sketch").startswith("roofline on 2 tasks")
     table = capsys.readouterr().out
-    widening = Errors.load(errors).tables["learned", "assembly"].widening
-    assert widening is not None
-    assert widening.usual > 0
-    assert Errors.load(errors).tables["roofline", "assembly"].widening is None
     assert "learned, each kernel unseen" in table
     assert "learned before compiling, each kernel unseen" in table
     assert "barriers" in table

@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from asmtune.predict.roofs import WorkCounts
+from asmtune.predict.work_counts import WorkCounts
 from asmtune.workshop.roofline.document import FORMAT, chart_json, chart_table
 from tests.charts import chart, entry, mixed, product
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from asmtune.base.errors import MissingPackageError
-from asmtune.predict.roofs import WorkCounts
+from asmtune.predict.work_counts import WorkCounts
 from asmtune.report.figures import DARK, look
 from asmtune.workshop.roofline.chart import Chart
 from asmtune.workshop.roofline.document import labels

@@ -16,7 +16,6 @@ from asmtune.core.occupancy import occupancy
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.chain import COPY_LATENCY, PRODUCT_LATENCY
 from asmtune.predict.features.cycles import (
-    AMD_DEPENDENT_ISSUE,
     DEPENDENT_ISSUE,
     DRAIN_LATENCY,
     SPILL_LATENCY,
@@ -27,12 +26,12 @@ from asmtune.predict.features.tile.demands import (
     Demands,
     Typical,
     add_collectives,
+    add_dots,
     add_nodes,
     add_pipelines,
     vector_of,
 )
 from asmtune.predict.features.tile.interpolate import ISSUED, Row
-from asmtune.predict.features.tile.products import add_dots
 
 BASE: Final = 22.0
 """Registers beside the values of tiles: those of a sketch, and scalars (measured on sketches)."""
@@ -120,8 +119,6 @@ class _Estimate:
                 once[dot.segment] += np.where(self._d.kinds[place] == 2, size, 0.0)
         least = 128.0 if self._d.form.collectives else 0.0
         most = np.max([a + b for a, b in zip(kept[1:], once[1:], strict=True)] or [once[0]], axis=0)
-        if self._d.target.backend == "hip":
-            leaves = self._d.zero  # AMD's epilogue stores from the product's own layout
         taken: Row = np.maximum(np.maximum(kept[0] + most, leaves * (kinds > 0)), least)
         return taken
 
@@ -232,10 +229,9 @@ class _Estimate:
         tensor = self._d.zero + 0.0
         chains = self._d.part("chains")
         barriers = self._d.barriers + 0.0
-        step = AMD_DEPENDENT_ISSUE if self._d.target.backend == "hip" else DEPENDENT_ISSUE
         for segment, times in enumerate(self._d.times):
             one = self._trip(segment, chains[:, segment])
-            stalls = self._d.issued[segment] * step + spilled * SPILL_LATENCY
+            stalls = self._d.issued[segment] * DEPENDENT_ISSUE + spilled * SPILL_LATENCY
             latency += (one + stalls) * times
             longest += (one + stalls) * self._d.longest[segment]
             if segment:

@@ -1,13 +1,16 @@
-"""Roofs of a machine, and what a launch asks of them: FLOPs and bytes by its IR."""
+"""FLOPs and bytes of a launch by its IR, and the roof of a machine that they are under."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from asmtune.core.hardware.model import Target
 from asmtune.ir.ttir.work import DotWork, Work
+
+VECTOR: Final = "fp32"
+"""Name of the roof of the ordinary cores, as `Target.flops_per_s` has it."""
 
 _UNITS: Final = {
     "f16": "fp16",
@@ -80,28 +83,6 @@ class WorkCounts:
         return self.tensor_flops or self.vector_flops
 
 
-@dataclass(frozen=True)
-class Load:
-    """FLOPs of a launch, whatever its config, and the different bytes that it reads and writes."""
-
-    flops: float
-    bytes: float
-
-    @classmethod
-    def common(cls, counts: Sequence[WorkCounts]) -> Load:
-        """Return the least that any of its configs asks for.
-
-        Tiles that reach beyond a tensor's edge, and ways of summing, ask for more.
-        """
-        flops = min((one.flops for one in counts if one.flops), default=0.0)
-        return cls(flops, min((one.bytes for one in counts if one.bytes), default=0.0))
-
-    @property
-    def intensity(self) -> float | None:
-        """Compute the FLOPs a byte; None without FLOPs or without bytes."""
-        return self.flops / self.bytes if self.flops and self.bytes else None
-
-
 def _unit(dot: DotWork, target: Target) -> str:
     if dot.dot.operand == "f32":
         return "tf32" if dot.precision.startswith("tf32") else VECTOR
@@ -115,58 +96,3 @@ def _element_flops(work: Work, dtypes: Iterable[str]) -> float:
         return 0.0
     each = sum(weight * work.elements.get(kind, 0.0) for kind, weight in _WEIGHTS.items())
     return each * work.programs
-
-
-VECTOR: Final = "fp32"
-"""Name of the roof of the ordinary cores, as `Target.flops_per_s` has it."""
-
-
-@dataclass(frozen=True)
-class Roof:
-    """A limit of a machine.
-
-    Attributes:
-        name: "fp16" and the like for the tensor cores, `VECTOR`, "DRAM" or "L2".
-        rate: FLOP/s or bytes/s, by `kind`.
-        source: where the figure comes from.
-        figure: "specified", "measured", "derived" or "user", as `Figure.kind`.
-    """
-
-    name: str
-    kind: Literal["compute", "memory"]
-    rate: float
-    source: str
-    figure: str
-
-    @property
-    def label(self) -> str:
-        """Name the roof: `fp16 tensor cores, 990 TFLOP/s`."""
-        if self.kind == "memory":
-            return f"{self.name}, {self.rate / 1e12:.3g} TB/s"
-        cores = "fp32 cores" if self.name == VECTOR else f"{self.name} tensor cores"
-        return f"{cores}, {self.rate / 1e12:.3g} TFLOP/s"
-
-
-def roofs_of(target: Target, units: Iterable[str]) -> tuple[Roof, ...]:
-    """List DRAM, L2, the ordinary cores, and the tensor cores for each of `WorkCounts.unit`."""
-    names = dict.fromkeys((VECTOR, *units))
-    compute = [
-        (name, "fp32_flops_per_s" if name == VECTOR else f"tensor_flops_per_s.{name}")
-        for name in names
-    ]
-    memory = [("DRAM", "dram_bytes_per_s"), ("L2", "l2_bytes_per_s")]
-    return (
-        *(_roof(target, name, "memory", field) for name, field in memory),
-        *(_roof(target, name, "compute", field) for name, field in compute),
-    )
-
-
-def attainable(roofs: Sequence[Roof], unit: str, intensity: float) -> float:
-    """Compute the FLOP/s that DRAM and cores of a type allow at an intensity."""
-    rates = {roof.name: roof.rate for roof in roofs}
-    return min(rates[unit], intensity * rates["DRAM"])
-
-
-def _roof(target: Target, name: str, kind: Literal["compute", "memory"], field: str) -> Roof:
-    figure = target.figure(field)
-    return Roof(name, kind, figure.value, figure.source, figure.kind)
