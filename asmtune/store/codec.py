@@ -25,6 +25,10 @@ PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "dr
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
 
+SUMMED: Final = ("seal", "timed", "failed", "median_us", "tried")
+"""Columns of a record's row that sum up its outcomes: their seal, counts, the winner's time, and
+the alternatives among them."""
+
 
 def key_digest(key: TuneKey) -> str:
     """Return a key's identity (64 hex digits), whatever the order of its mappings."""
@@ -40,6 +44,23 @@ def head_columns(record: TuneRecord) -> dict[str, Any]:
     """Return the columns of a record's head: all that a launch needs, its timings left out."""
     winner = {"winner": canonical(record.winner.to_dict())}
     return {**key_columns(record.key), **winner, **vars(record.provenance)}
+
+
+def summed_columns(record: TuneRecord, seal: str) -> dict[str, Any]:
+    """Return the columns `SUMMED` of a record's row."""
+    median_us = record.median_us
+    return {
+        "seal": seal,
+        "timed": len(record.measurements),
+        "failed": len(record.failures),
+        "median_us": None if median_us is None else float(median_us),
+        "tried": canonical(sorted(record.tried)),
+    }
+
+
+def read_tried(text: Any) -> frozenset[str]:
+    """Read the names of alternatives in a column; raises as `record_from_json`."""
+    return frozenset(_CODEC.read(tuple[str, ...], json_codec.json_of(text, "tried"), "tried"))
 
 
 def key_columns(key: TuneKey) -> dict[str, Any]:
@@ -94,13 +115,19 @@ def sealed_fields(row: Mapping[str, Any], seal: Any, beside: Any) -> dict[str, s
     return fields
 
 
-def check_seal(seal: Any, sealed: str) -> None:
-    """Check a text against its digest.
+def record_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return `sealed_fields` of a record's row; raises as that does."""
+    return sealed_fields(row, row["head"], [row[name] for name in SUMMED])
+
+
+def check_seal(seal: Any, *sealed: Any) -> None:
+    """Check texts against their digest.
 
     Raises:
         InputError: one of them has changed.
     """
-    if not sealed.isascii() or seal != digest(sealed):
+    sound = all(isinstance(text, str) and text.isascii() for text in sealed)
+    if not sound or seal != digest(*sealed):
         raise InputError("its values do not match its seal")
 
 

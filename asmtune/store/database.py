@@ -362,25 +362,3 @@ class Store:
     ) -> Iterator[StoredPrediction]:
         """Yield the predictions of keys not tuned since, by kernel and device."""
         return self._select(records.PREDICTIONS, matching(predictions, kernel, device))
-
-
-def write_for_readers(path: Path, shipped: Iterable[TuneRecord]) -> int:
-    """Write records as a store to ship: a new file for read-only places and for other users.
-
-    Returns:
-        How many there were.
-
-    Raises:
-        InputError: as `Store.save`.
-        StoreError: the path is taken, or the file cannot be written.
-    """
-    count = 0
-
-    def fill(connection: Connection) -> None:
-        nonlocal count
-        for batch in records.prepared_batches(shipped):
-            records.put(connection, batch)
-            count += len(batch)
-
-    transactions.make_for_readers(path, fill)
-    return count

@@ -8,12 +8,11 @@ row is unexpected, it answers "not sure", and the caller opens the `Store`.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.trust import trusted_file
@@ -28,7 +27,6 @@ from asmtune.store.sqlite_file import (
     SCHEMA_QUERY,
     connect,
     connecting,
-    current,
     holds_content,
     schema_digest,
 )
@@ -45,13 +43,8 @@ _NAMES: Final = (
     *codec.PROVENANCE_FIELDS,
 )
 _SELECTED: Final = ", ".join(_NAMES)
-_TUNED: Final = f"SELECT head, seal, {_SELECTED} FROM keys WHERE digest = ?"
-_TRIED: Final = " UNION ALL ".join(
-    f"SELECT config FROM {table} WHERE key_id = (SELECT id FROM keys WHERE digest = :digest) "
-    "AND config LIKE '%@alternative%'"
-    for table in ("timings", "failures")
-)
-_PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WHERE digest = ?"
+_TUNED: Final = f"SELECT {_SELECTED}, head, {', '.join(codec.SUMMED)} FROM keys WHERE digest = ?"
+_PREDICTED: Final = f"SELECT {_SELECTED}, seal, predicted_us FROM predictions WHERE digest = ?"
 
 
 Origin = Literal["tuned", "predicted"]
@@ -110,21 +103,16 @@ def fast_lookup(
         with connecting(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:
             if not _is_known(connection):
                 return FastAnswer(False)
+            connection.row_factory = sqlite3.Row
             tuned = connection.execute(_TUNED, (digest,)).fetchone()
             predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
-            tried = connection.execute(_TRIED, {"digest": digest}).fetchall()
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
         # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        seen = _valid(tuned, expected, "tuned")
-        if seen is None:
-            seen = _valid(predicted, expected, "predicted")
-        elif tried:
-            names = (Config.from_dict(json.loads(config)).alternative for (config,) in tried)
-            seen = replace(seen, tried=frozenset(filter(None, names)))
-    except (InputError, ValueError):
+        seen = _tuned(tuned, expected) or _predicted(predicted, expected)
+    except InputError:
         return FastAnswer(False)
     return FastAnswer(True, seen)
 
@@ -132,24 +120,35 @@ def fast_lookup(
 def _is_known(connection: sqlite3.Connection) -> bool:
     """Tell whether a file is a store of this version; its tables are read only then."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
-    schema = current(connection.execute(SCHEMA_QUERY).fetchall())
+    schema = connection.execute(SCHEMA_QUERY).fetchall()
     if mark != APPLICATION_ID or schema_digest(sql for _, _, sql in schema) != SCHEMA_DIGEST:
         return False
     version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
     return version.fetchall() == [(str(SCHEMA_VERSION),)]
 
 
-def _valid(row: tuple[Any, ...] | None, expected: Provenance, how: Origin) -> StoredConfig | None:
-    """Parse a row; return None if it is missing, or not valid for `expected`.
+def _tuned(row: sqlite3.Row | None, expected: Provenance) -> StoredConfig | None:
+    """Read a row of `keys`; return None if it is missing, or not valid for `expected`.
 
     Raises:
         InputError: the row is malformed, or does not match its digest or its seal.
     """
     if row is None:
         return None
-    seal, beside, *values = row
-    fields = codec.sealed_fields(dict(zip(_NAMES, values, strict=True)), seal, beside)
-    head = codec.read_head(fields)
+    head = codec.read_head(codec.record_fields(dict(row)))
     if differences(head.provenance, expected):
         return None
-    return StoredConfig(head.winner, how, beside if how == "predicted" else None)
+    return StoredConfig(head.winner, "tuned", tried=codec.read_tried(row["tried"]))
+
+
+def _predicted(row: sqlite3.Row | None, expected: Provenance) -> StoredConfig | None:
+    """Read a row of `predictions` as `_tuned` reads one of `keys`."""
+    if row is None:
+        return None
+    us = row["predicted_us"]
+    head = codec.read_head(codec.sealed_fields(dict(row), row["seal"], us))
+    return (
+        None
+        if differences(head.provenance, expected)
+        else StoredConfig(head.winner, "predicted", us)
+    )

@@ -239,12 +239,6 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
     return replace(record, measurements=tuple(map(_rounded, kept)), failures=failed)
 
 
-def without_samples(record: TuneRecord) -> TuneRecord:
-    """Leave the samples of a record's timings out."""
-    timings = (replace(timing, samples_us=()) for timing in record.measurements)
-    return replace(record, measurements=tuple(timings))
-
-
 def _rounded(timing: Measurement) -> Measurement:
     times = {name: getattr(timing, name) for name in ("median_us", "p20_us", "p80_us")}
     rounded = {name: round(us, SAMPLE_DECIMALS) or us for name, us in times.items()}

@@ -40,15 +40,8 @@ _ID_PLACE: Final = slice(68, 72)  # of the application id in an SQLite file's he
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps beside its own, and reads changes from."""
 
-SCHEMA_DIGEST: Final = "294525abd11d09aced8f158e674af9b69ef41174b6f20b599a5cfc5323dfacda"
+SCHEMA_DIGEST: Final = "9906ce7b568cbe4c2b97fc66f0cda945062244be5d34360bbeb2c9ffba344c7f"
 """`schema_digest` of a new store's file; a test compares them."""
-
-_FORMER: Final = {
-    "examples": "a822f46573680356eeb7f2be81c6f4fa63584723d47c39f4043fd839093240ea",
-    "examples_by_kernel": "fc2761f5e2bd9da0e0411159bcefe7e6e6a0208c590ca71f9a1eb938ce29c434",
-}
-"""Digests of the statements of a table that stores had once; a file may have it, and nothing reads
-it."""
 
 # Tables that SQLite itself makes: for `AUTOINCREMENT`, and where a user has run `ANALYZE`.
 _OF_SQLITE: Final = ("sqlite_stat1", "sqlite_stat4", "sqlite_sequence")
@@ -321,15 +314,10 @@ def creation_lock(path: Path, patience_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def current(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows of `SCHEMA_QUERY` without those of a table that stores had once."""
-    return [row for row in rows if _FORMER.get(row[1]) != schema_digest([row[2]])]
-
-
 def schema_problem(rows: Iterable[tuple[Any, ...]], expected: Iterable[str]) -> str | None:
     """Return why the rows of `SCHEMA_QUERY` are not the tables of `expected`; None if they are."""
     wanted = {_name_of(sql): schema_digest([sql]) for sql in expected}
-    actual = [row for row in current(rows) if row[1] not in _OF_SQLITE or row[0] != "table"]
+    actual = [row for row in rows if row[1] not in _OF_SQLITE or row[0] != "table"]
     if wanted.keys() - {name for _, name, _ in actual}:
         return "a table is missing"
     for kind, name, sql in actual:

@@ -6,11 +6,12 @@ row is returned with its problem, and the store decides what to do about it.
 
 Tables:
 
-    keys, timings, failures    records: tuned keys with every timing
-    trials                     timings and failures of runs that have not ended
-    predictions                configs that the model chose and nobody has timed
-    leases                     keys that a process is tuning now
-    meta                       the schema's version, and a random name of the store
+    keys           tuned keys: all of a record that a launch or a listing needs
+    outcomes       timings and failures of each, as JSON
+    trials         timings and failures of runs that have not ended
+    predictions    configs that the model chose and nobody has timed
+    leases         keys that a process is tuning now
+    meta           the schema's version, and a random name of the store
 """
 
 from __future__ import annotations
@@ -80,9 +81,13 @@ keys = Table(
     *_texts(*_KEY),
     *_texts("winner"),
     *_texts(*codec.PROVENANCE_FIELDS),
-    # Digest of the whole record: a changed digit may parse and still be another config.
+    Column("timed", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("median_us", Double),
+    *_texts("tried"),
+    # Digest of the outcomes: a changed digit may parse and still be another config.
     Column("seal", String(64), nullable=False),
-    # Digest of key, winner, provenance and seal: `fast_lookup` checks it without the timings.
+    # Digest of this row, the seal in it: `fast_lookup` checks it without the outcomes.
     Column("head", String(64), nullable=False),
     Index("keys_by_kernel", "kernel", "device"),
     # An id is never used twice: deleting a damaged row by its id cannot delete the good
@@ -90,24 +95,13 @@ keys = Table(
     sqlite_autoincrement=True,
 )
 
-timings = Table(
-    "timings",
+# Not in `keys`, whose rows lie together when they are listed. Samples are most of a record, and
+# apart: few readers parse them.
+outcomes = Table(
+    "outcomes",
     metadata,
     Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    *_texts("config"),
-    Column("median_us", Double, nullable=False),
-    Column("p20_us", Double, nullable=False),
-    Column("p80_us", Double, nullable=False),
-    *_texts("samples"),
-)
-
-failures = Table(
-    "failures",
-    metadata,
-    Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    *_texts("config", "stage", "kind", "detail"),
+    *_texts("measurements", "failures", "samples"),
 )
 
 # Rows are only added, and deleted when the run's record is saved, so that writers never wait
@@ -265,11 +259,10 @@ def of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
 
 
 def delete_rows(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
-    """Delete the rows that match, with the timings and failures of records; return how many."""
+    """Delete the rows that match, with the outcomes of records; return how many."""
     if table is keys:
         owners = select(keys.c.id).where(condition)
-        for child in (timings, failures):
-            connection.execute(delete(child).where(child.c.key_id.in_(owners)))
+        connection.execute(delete(outcomes).where(outcomes.c.key_id.in_(owners)))
     return connection.execute(delete(table).where(condition)).rowcount
 
 

@@ -198,25 +198,7 @@ def set_aside(
     )
 
 
-def make_for_readers(path: Path, fill: Callable[[Connection], object]) -> None:
-    """Make a file that works where nothing can be written: without a log, readable by all.
-
-    Raises:
-        StoreError: the path is taken, or the file cannot be written.
-    """
-    with translated(str(path)), connecting(BUSY_SECONDS):
-        if holds_content(path):
-            raise StoreError(f"store {path}: exists already; delete it or name another file")
-        _create(Path(os.path.realpath(path)), fill, journal="DELETE", mode=0o644)
-
-
-def _create(
-    path: Path,
-    fill: Callable[[Connection], object] = lambda _: None,
-    *,
-    journal: str = "WAL",
-    mode: int = 0o600,
-) -> None:
+def _create(path: Path) -> None:
     """Build the file under another name, so that other processes only ever see it whole.
 
     Never close a file here that SQLite may have open in this process: that
@@ -227,11 +209,9 @@ def _create(
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with closing(connect(fresh, BUSY_SECONDS)) as raw:
-            raw.execute(f"PRAGMA journal_mode={journal}")  # persistent: stored in the file
+            raw.execute("PRAGMA journal_mode=WAL")  # persistent: stored in the file
         with begun(engine_of(fresh), writes=True) as connection:
             tables.create(connection)
-            fill(connection)
-        fresh.chmod(mode)
         fresh.rename(path)
     finally:
         _unlink_all(fresh)

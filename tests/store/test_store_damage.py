@@ -244,11 +244,13 @@ DAMAGED_ROWS = [
     ("UPDATE keys SET winner = replace(winner, '128', '256') WHERE digest = ?", SEAL),
     ("UPDATE keys SET kernel = CAST(x'ff' AS TEXT) WHERE digest = ?", SEAL),
     ("UPDATE keys SET kernel = x'ff' WHERE digest = ?", "kernel: expected text"),
-    (f"UPDATE timings SET median_us = -1 WHERE position = 1 AND {OF_KEY}", SEAL),
-    (f"UPDATE timings SET samples = '[NaN]' WHERE position = 0 AND {OF_KEY}", SEAL),
-    (f"UPDATE timings SET samples = replace(samples, '9.75', '9.76') WHERE {OF_KEY}", SEAL),
-    (f"UPDATE timings SET samples = CAST(x'ff' AS TEXT) WHERE {OF_KEY}", SEAL),
-    (f"UPDATE failures SET config = '{{}}' WHERE {OF_KEY}", SEAL),
+    ("UPDATE keys SET timed = 3 WHERE digest = ?", SEAL),
+    ("UPDATE keys SET tried = '[\"other\"]' WHERE digest = ?", SEAL),
+    (f"UPDATE outcomes SET samples = '[[NaN]]' WHERE {OF_KEY}", SEAL),
+    (f"UPDATE outcomes SET samples = replace(samples, '9.75', '9.76') WHERE {OF_KEY}", SEAL),
+    (f"UPDATE outcomes SET measurements = CAST(x'ff' AS TEXT) WHERE {OF_KEY}", SEAL),
+    (f"UPDATE outcomes SET failures = '[]' WHERE {OF_KEY}", SEAL),
+    (f"DELETE FROM outcomes WHERE {OF_KEY}", SEAL),
 ]
 
 
@@ -353,11 +355,11 @@ def test_verify_sees_what_lookups_do_not(path: Path) -> None:
     """Verify finds an untimed winner, stray timings and a broken index."""
     with Store.open(path) as store:
         store.save(record(99, measurements=()))
-        execute(path, "INSERT INTO timings VALUES (12345, 0, '{}', 1, 1, 1, '[]')")
+        execute(path, "INSERT INTO outcomes VALUES (12345, '[]', '[]', '[]')")
         found = {finding.place: finding.problem for finding in store.verify()}
     assert found == {
         f"{key_digest(record(99).key)[:12]} pkg.matmul": "its winner is not among its measurements",
-        "file": "1 timings or failures belong to no record",
+        "file": "1 rows of timings and failures belong to no record",
     }
 
 
@@ -415,7 +417,7 @@ def test_export_to_a_full_disk(tmp_path: Path) -> None:
 def test_index_that_disagrees_with_its_rows(path: Path) -> None:
     """A save that breaks a constraint, which only damage can cause, starts afresh."""
     execute(path, "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'keys'")
-    execute(path, "INSERT INTO timings VALUES (13, 0, '{}', 1, 1, 1, '[]')")
+    execute(path, "INSERT INTO outcomes VALUES (13, '[]', '[]', '[]')")
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.warns(StoreWarning, match="UNIQUE constraint failed"):
             store.save(record(99))

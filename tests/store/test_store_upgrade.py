@@ -25,18 +25,6 @@ INSERT INTO meta VALUES ('schema_version', '1');
 """
 
 
-# The table of training rows that asmtune kept while its model learned from a user's own runs.
-FORMER_TABLE = """
-CREATE TABLE examples (
-    id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, digest VARCHAR(64) NOT NULL,
-    kernel TEXT NOT NULL, shape TEXT NOT NULL, dtypes TEXT NOT NULL, device TEXT NOT NULL,
-    rows TEXT NOT NULL, seal VARCHAR(64) NOT NULL
-);
-CREATE INDEX examples_by_kernel ON examples (kernel, id);
-INSERT INTO examples VALUES (1, 'd', 'pkg.matmul', '{}', '{}', 'NVIDIA H200', 'AAAA', 's');
-"""
-
-
 @pytest.mark.parametrize("found", ["0", "", "-1", "two", "9999999999"])
 def test_no_version(tmp_path: Path, found: str) -> None:
     """A version that never was is damage."""
@@ -63,22 +51,3 @@ def test_tables_of_a_development_version(tmp_path: Path) -> None:
     with Store.open(path) as store:
         assert store.records() == [record()]
         assert store.verify() == []
-
-
-def test_a_table_that_asmtune_had_once(tmp_path: Path) -> None:
-    """A store that still has its training rows works as it did; a view of the name is refused."""
-    path = tmp_path / "store.sqlite"
-    with Store.open(path) as store:
-        store.save(record())
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(FORMER_TABLE)
-        found = fast_lookup(str(path), record().key, PROVENANCE)
-        assert found.seen is not None
-        assert found.seen.config == record().winner
-        with Store.open(path) as store:
-            assert store.verify() == []
-            assert store.clear() == 1
-        connection.executescript("DROP TABLE examples; CREATE VIEW examples AS SELECT 1")
-    assert not fast_lookup(str(path), record().key, PROVENANCE).sure
-    with pytest.raises(StoreError, match="'examples' does not belong to the store"):
-        Store.open(path)
