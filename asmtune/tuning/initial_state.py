@@ -41,13 +41,7 @@ MOST_IMPORTED: Final = 8
 BEST_OF_EACH: Final = 2
 """Number of a record's fastest configs that are seeds; of the same code and key more."""
 
-SLOW: Final = 5.0
-"""Ratio to the best of its record from which a config counts as bad there."""
-
 _SIZES: Final = (int, float)
-
-AGREEING: Final = 2
-"""Records in which a config must be bad, and none in which it is not, to be tried last."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +50,11 @@ class Experience:
 
     Attributes:
         seeds: good on other shapes or devices, the nearest record's first.
-        shunned: failed or slow on this device wherever they were tried.
         origins: where the seeds of other devices are from, in words.
         imported: seeds of other origin, those of the key first.
     """
 
     seeds: tuple[Config, ...] = ()
-    shunned: frozenset[Config] = frozenset()
     origins: Mapping[Config, str] = field(default_factory=dict)
     imported: tuple[Config, ...] = ()
 
@@ -95,11 +87,10 @@ def experience(
             origins |= dict.fromkeys(fresh, one.origin)
         seeds |= dict.fromkeys(fresh)
     chosen = tuple(seeds)[:MOST_SEEDS]
-    tried_here = [one.record for one in near if one.recorded_on is None]
     named = {config: origins[config] for config in chosen if config in origins}
     by_nearness = sorted(imported, key=lambda entry: _remoteness(entry.key, key))
     configs = tuple(config for entry in by_nearness for config in entry.configs)
-    return Experience(chosen, _shunned(tried_here), named, configs)
+    return Experience(chosen, named, configs)
 
 
 def _remoteness(one: TuneKey, key: TuneKey) -> tuple[bool, bool, float]:
@@ -122,20 +113,6 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
         elif a != b:
             total += 1.0
     return total
-
-
-def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
-    bad: Counter[Config] = Counter()
-    good: set[Config] = set()
-    for record in records:
-        best = min((m.median_us for m in record.config_timings), default=0.0)
-        for measurement in record.config_timings:
-            if measurement.median_us > SLOW * best:
-                bad[measurement.config] += 1
-            else:
-                good.add(measurement.config)
-        bad.update(config for config, failure in record.failures if failure.stage != "rules")
-    return frozenset(c for c, count in bad.items() if count >= AGREEING and c not in good)
 
 
 MOST_SKETCHES: Final = 384
@@ -288,7 +265,6 @@ def known_to(
     seeds = [*imported_of(configs, experience)[:MOST_IMPORTED], *_own(experience.seeds, own)]
     known = PriorTimings(
         seeds=tuple(dict.fromkeys(seeds)),
-        shunned=frozenset(_own(experience.shunned, own)),
         timings={config: m.median_us for config, m in measured.items()},
         failures=_keyed(((c, f) for c, f in remembered.failures if f.kind not in _PASSING), own),
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import Axes, steps
+from asmtune.tuning.search.base import Axes
 
 
 def test_places_follow_the_values() -> None:
@@ -28,15 +27,6 @@ def test_axes_of_words_and_of_what_some_lack() -> None:
     places = Axes(configs).places
     assert len(set(places.values())) == 3
     assert Axes(configs[:1]).coordinates(configs[:1]).shape == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "count"),
-    [((0, 0), (0, 0), 0), ((0, 1), (1, 1), 1), ((0, 1), (1, 2), 2), ((0, 0), (2, 0), None)],
-)
-def test_steps(one: tuple[int, ...], other: tuple[int, ...], count: int | None) -> None:
-    """Places one value apart are neighbours, by the number of axes; others are none."""
-    assert steps(one, other) == steps(other, one) == count
 
 
 def test_coordinates_span_each_axis() -> None:

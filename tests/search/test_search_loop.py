@@ -88,7 +88,7 @@ def test_ends_with_reason_and_finalists() -> None:
 @given(
     compiles=st.none() | st.integers(0, 30),
     timings=st.none() | st.integers(0, 30),
-    name=st.sampled_from(["exhaustive", "random", "hierarchical", "model"]),
+    name=st.sampled_from(["exhaustive", "model"]),
 )
 def test_limits_hold(compiles: int | None, timings: int | None, name: str) -> None:
     """No limit is passed, but that the default is always compiled and timed; the reason says so."""
@@ -163,23 +163,6 @@ def test_known_failures_are_not_tried() -> None:
     assert BEST not in bench.noted("start")
     assert DEFAULT in bench.noted("trial")
     assert BEST not in [verdict.config for verdict in ended.finalists]
-
-
-@pytest.mark.parametrize("name", ["exhaustive", "random", "hierarchical", "model"])
-def test_shunned_configs_come_last(name: str) -> None:
-    """What was bad on other shapes is compiled when nothing else is left."""
-    shunned = SPACE[1:7]
-    bench = Bench(lambda _: 1.0)
-    strategy = make_strategy(name, pace=BatchSizes(first=6, batch=4, gain=0.0))
-    run(
-        strategy,
-        State(foreseen(SPACE), DEFAULT, PriorTimings(shunned=shunned)),
-        bench,
-        bench,
-        Limits(),
-    )
-    order = bench.noted("start")
-    assert [c for c in order if c in shunned] == order[len(SPACE) - len(shunned) :][: len(shunned)]
 
 
 def test_nothing_compiles() -> None:

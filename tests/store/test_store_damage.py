@@ -21,6 +21,7 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange, records, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
@@ -172,15 +173,25 @@ def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage)
             assert set(known.failures) <= set(UNFINISHED.failures)
 
 
-def test_set_aside_keeps_the_damaged_file(tmp_path: Path) -> None:
-    """The damaged file keeps its bytes under another name, with one warning that names it."""
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(DAMAGED)
-    with pytest.warns(StoreWarning) as caught:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_set_aside_keeps_the_damaged_file(path: Path, when: str) -> None:
+    """A file that is damaged before it is opened, or after, keeps its bytes under another name.
+
+    One warning names it, and the call that met it succeeds.
+    """
+    if when == "before":
+        path.write_bytes(DAMAGED)
+
+    def saved() -> list[TuneRecord]:
         store = Store.open(path, on_corrupt="set_aside")
-    store.save(record())
-    assert store.records() == [record()]
-    (away,) = tmp_path.glob("store.sqlite.corrupt-*")
+        if when == "after":
+            path.write_bytes(DAMAGED)
+        store.save(record())
+        return store.records()
+
+    with pytest.warns(StoreWarning) as caught:
+        assert saved() == [record()]
+    (away,) = path.parent.glob("store.sqlite.corrupt-*")
     assert away.read_bytes() == DAMAGED
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(caught) == 1
@@ -213,13 +224,24 @@ def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
         assert len(store.records()) == len(RECORDS)
 
 
-def test_damage_met_later_is_set_aside(path: Path) -> None:
-    """A file that is damaged after opening is replaced at the next call, which then succeeds."""
-    with Store.open(path, on_corrupt="set_aside") as store:
-        path.write_bytes(DAMAGED)
-        with pytest.warns(StoreWarning):
-            store.save(record(1))
-        assert store.records() == [record(1)]
+@pytest.mark.parametrize("found", ["0", "", "-1", "two", "9999999999"])
+def test_no_version(path: Path, found: str) -> None:
+    """A version that never was is damage."""
+    execute(path, "UPDATE meta SET value = ?", found)
+    with pytest.raises(StoreError, match="no schema version"):
+        Store.open(path)
+
+
+def test_a_table_is_missing(path: Path) -> None:
+    """A file without all tables of its schema is damage: refused, or set aside and made again."""
+    execute(path, "DROP TABLE outcomes")
+    assert not fast_lookup(str(path), RECORDS[0].key, PROVENANCE).sure
+    with pytest.raises(StoreError, match="a table is missing"):
+        Store.open(path)
+    with pytest.warns(StoreWarning, match="set aside as"):
+        Store.open(path, on_corrupt="set_aside").save(record())
+    with Store.open(path) as store:
+        assert store.records() == [record()]
 
 
 @pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
@@ -274,10 +296,6 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
         (finding,) = store.verify()
         assert problem in finding.problem
         assert finding.place.startswith(key_digest(UNFINISHED.key)[:12])
-        assert store.earlier_outcomes(UNFINISHED.key, PROVENANCE).measurements == (
-            UNFINISHED.measurements[0],
-        )
-        assert len(store.verify()) == 1
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.warns(StoreWarning, match=f"1 damaged rows .*{problem}.*deleted") as caught:
             known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
@@ -296,20 +314,6 @@ def test_damaged_lease(path: Path, change: str) -> None:
         assert lease.mine
 
 
-@pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
-def test_damaged_row(path: Path, statement: str, problem: str) -> None:
-    """A damaged row is corrupt once, with one warning, then a miss; the others stay."""
-    execute(path, statement, key_digest(RECORDS[4].key))
-    with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match=problem) as caught:
-            found = store.lookup(RECORDS[4].key, PROVENANCE)
-        assert (found.outcome, found.record, len(caught)) == ("corrupt", None, 1)
-        assert store.lookup(RECORDS[4].key, PROVENANCE).outcome == "miss"
-        assert len(store.records()) == len(RECORDS) - 1
-        assert store.verify() == []
-    assert list(path.parent.glob("*corrupt*")) == []
-
-
 @pytest.mark.parametrize("column", [*tables.keys.c.keys()][1:])
 def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
     """Whatever column of a key's row has changed, a listing ends before it, and names it."""
@@ -323,20 +327,29 @@ def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
 
 
 @pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
-def test_damaged_row_in_error_mode(path: Path, statement: str, problem: str) -> None:
-    """In error mode a damaged row is reported by every way of reading, and kept."""
-    execute(path, statement, key_digest(RECORDS[4].key))
+def test_damaged_row(path: Path, statement: str, problem: str) -> None:
+    """A damaged row is told by every way of reading and kept, or deleted with one warning."""
+    key = RECORDS[4].key
+    execute(path, statement, key_digest(key))
     with Store.open(path) as store:
-        for read in (lambda: store.find(RECORDS[4].key), store.records):
+        for read in (lambda: store.find(key), store.records):
             with pytest.raises(StoreError, match=rf"{problem}.*`asmtune cache verify`") as caught:
                 read()
             one_line(caught.value)
-        assert store.lookup(RECORDS[4].key, PROVENANCE).outcome == "corrupt"
+        assert store.lookup(key, PROVENANCE).outcome == "corrupt"
         (finding,) = store.verify()
-        assert key_digest(RECORDS[4].key)[:12] in finding.place
+        assert key_digest(key)[:12] in finding.place
         assert store.find(RECORDS[5].key) == RECORDS[5]
-        store.save(RECORDS[4])
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match=problem) as told:
+            found = store.lookup(key, PROVENANCE)
+        assert (found.outcome, found.record, len(told)) == ("corrupt", None, 1)
+        assert store.lookup(key, PROVENANCE).outcome == "miss"
+        assert len(store.records()) == len(RECORDS) - 1
         assert store.verify() == []
+        store.save(RECORDS[4])
+        assert store.find(key) == RECORDS[4]
+    assert list(path.parent.glob("*corrupt*")) == []
 
 
 def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:

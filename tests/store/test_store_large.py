@@ -41,13 +41,13 @@ def statements(store: Store) -> Iterator[list[str]]:
     def note(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
         asked.append(" ".join(statement.split()))
 
-    engine = store._database.engine
+    engine = store.engine
     event.listen(engine, "before_cursor_execute", note)
     yield asked
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_neighbours_are_found_without_timings(store: Store) -> None:
+def test_neighbours_are_found_without_timings(where: str, store: Store) -> None:
     """A new key's neighbours are the nearest of each device, of which no timing is read.
 
     Keys that are known are not read again, whoever has saved or deleted some.
@@ -65,7 +65,7 @@ def test_neighbours_are_found_without_timings(store: Store) -> None:
         expected = sorted(sizes, key=lambda m: distance({"M": m}, {"M": 3000}) or 0.0)
         assert found == sorted(expected[: neighbours.NEAREST])
 
-    other = Store(store._database)
+    other = Store.open(where)
     other.save(record(2999))
     with statements(store) as asked:
         found = [one.key.shape["M"] for one in store.near(KEY, PROVENANCE)]
@@ -283,7 +283,7 @@ def test_a_listing_asks_once_a_batch(store: Store, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_record_that_is_replaced_while_others_are_read(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    where: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listing has each key once, as it is when its batch is read."""
     monkeypatch.setattr(records, "WHOLE", replace(records.WHOLE, most=2))
@@ -291,7 +291,7 @@ def test_a_record_that_is_replaced_while_others_are_read(
     found: list[TuneRecord] = []
     for one in store.stream():
         if not found:
-            other = Store(store._database)
+            other = Store.open(where)
             other.save_all(record(m, failures=()) for m in range(6))
         found.append(one)
     assert sorted(one.key.shape["M"] for one in found) == list(range(6))

@@ -66,7 +66,7 @@ def test_password(role: str, postgres: Server) -> None:
     assert PASSWORD not in str(caught.value)
     postgres.execute(f"GRANT CREATE ON SCHEMA {schema_of(role)} TO {GUARDED}")
     with Store.open(right) as store:
-        assert PASSWORD not in store.place + repr(store) + repr(store._database)
+        assert PASSWORD not in store.place + repr(store)
         store.save(record())
         assert store.find(KEY) == record()
 

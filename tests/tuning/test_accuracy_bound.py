@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.measure.accuracy import Bound
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import TracedRun, run_files
-from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.session import AccuracyWarning
 from tests.tuning_support import HostMachine, resolved, workshop
 
@@ -136,21 +135,3 @@ def test_records_of_other_bounds_are_not_taken(tmp_path: Path) -> None:
         assert result.outcome == "tuned"
         flaws.append(result.record.winner.kwargs["FLAW"])
     assert flaws == [EXACT, FAR, FAR, EXACT, NEAR, NEAR, NEAR]
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"check": 0.03}, r"check=0.03: give 'close'"),
-        ({"check": True}, r"check=True: give 'close'"),
-        ({"tolerance": 0}, "tolerance=0: give a number above 0"),
-        ({"tolerance": True}, "tolerance=True: give a number"),
-        ({"tolerance": 0.1, "check": BOUND}, "leave it or check=Bound"),
-        ({"tolerance": 0.1, "check": "bits"}, "leave it or check='bits' out"),
-    ],
-)
-def test_bad_bounds_are_one_line(choices: Choices, message: str) -> None:
-    """What is no bound, or contradicts another choice, is refused in one line."""
-    with pytest.raises(InputError, match=message) as caught:
-        TuneOptions.of(choices)
-    assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""What is taken over from `triton.autotune` is held to form, and means what it means there."""
+"""Choices are held to form; what is taken over from `triton.autotune` means what it means there."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
+from asmtune.measure.accuracy import Bound
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
 
 
@@ -38,26 +39,37 @@ def test_milliseconds_go_to_the_clock(warmup: float, rep: float) -> None:
     assert policy.entrant_us == pytest.approx(rep * 1000)
 
 
-@pytest.mark.parametrize("name", ["warmup", "rep"])
-@pytest.mark.parametrize("value", [-1, -0.1, float("nan"), float("inf"), "25", True, [1]])
-def test_what_is_no_time_is_refused(name: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        *(
+            ({name: value}, f"^{name}=.*milliseconds, a number of 0 or more$")
+            for name in ("warmup", "rep")
+            for value in (-0.1, float("nan"), float("inf"), "25", True, [1])
+        ),
+        *(
+            ({name: 5}, f"^{name}=5: give a function")
+            for name in ("pre_hook", "post_hook", "do_bench")
+        ),
+        *(
+            ({name: "yes"}, f"^{name}='yes': give True")
+            for name in ("use_cuda_graph", "cache_results")
+        ),
+        ({"check": "same"}, "^check='same': give 'close'"),
+        ({"check": 0.03}, "^check=0.03: give 'close'"),
+        ({"check": True}, "^check=True: give 'close'"),
+        ({"check": "bits", "reference": len}, "^check='bits' compares with the default"),
+        ({"tolerance": 0}, "^tolerance=0: give a number above 0"),
+        ({"tolerance": True}, "^tolerance=True: give a number"),
+        ({"tolerance": 0.1, "check": Bound(p99=1e-2)}, "leave it or check=Bound"),
+        ({"tolerance": 0.1, "check": "bits"}, "leave it or check='bits' out"),
+    ],
+)
+def test_choices_that_mean_nothing_are_refused(choices: dict[str, Any], message: str) -> None:
     """The name, the value and what is expected, in one line."""
-    with pytest.raises(InputError, match=f"^{name}=.*milliseconds, a number of 0 or more$"):
-        options(**{name: value})
-
-
-@pytest.mark.parametrize("name", ["pre_hook", "post_hook", "do_bench"])
-def test_what_cannot_be_called_is_refused(name: str) -> None:
-    """The name, the value and what is expected."""
-    with pytest.raises(InputError, match=f"^{name}=5: give a function, or None$"):
-        options(**{name: 5})
-
-
-@pytest.mark.parametrize("name", ["use_cuda_graph", "cache_results"])
-def test_what_is_no_switch_is_refused(name: str) -> None:
-    """Neither True nor False."""
-    with pytest.raises(InputError, match=f"^{name}='yes': give True or False$"):
-        options(**{name: "yes"})
+    with pytest.raises(InputError, match=message) as caught:
+        options(**choices)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_graph_times_in_a_graph() -> None:

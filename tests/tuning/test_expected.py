@@ -10,7 +10,7 @@ import pytest
 
 from asmtune.measure.accuracy import Bound
 from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.request import expected_of
+from asmtune.tuning.request import provenance
 from tests.tuning_support import HostMachine, problem, request, space, workshop
 
 
@@ -38,7 +38,7 @@ def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, An
     bench = workshop(tmp_path, HostMachine())
     bench.options = TuneOptions.of(choices)  # type: ignore[arg-type]
     written = request(bench).expected
-    expected = expected_of(problem(), space(), choices)
+    expected = provenance(problem(), space(), choices)
     assert replace(expected, date="") == replace(written, date="")
 
 
@@ -48,5 +48,5 @@ def test_choices_that_change_what_is_best_are_told_apart() -> None:
     chosen += [{"do_bench": own_clock}, {"check": "bits"}]
     chosen += [{"check": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
     chosen += [{"check": Bound(p99=1e-2), "reference": max}]
-    made = [expected_of(problem(), space(), choices) for choices in chosen]
+    made = [provenance(problem(), space(), choices) for choices in chosen]
     assert len({(one.source, one.space) for one in made}) == len(chosen)

@@ -160,12 +160,6 @@ class Axes:
         return places.reshape(len(configs), len(most)) / np.array(most, dtype=np.float64)
 
 
-def steps(one: Place, other: Place) -> int | None:
-    """Count the axes on which two places differ by one value; None if one differs by more."""
-    apart = [abs(a - b) for a, b in zip(one, other, strict=True) if a != b]
-    return len(apart) if all(distance == 1 for distance in apart) else None
-
-
 def _rank(value: Any) -> tuple[int, Any]:
     """Make a sort key of any axis: numbers first, then text, then None."""
     if value is None:
