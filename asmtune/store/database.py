@@ -174,7 +174,6 @@ class Store(Database):
         Raises:
             InputError: a value cannot be stored, such as a NaN time or a config value that is
                 not a number, string or boolean; the message names it.
-            StoreError: the store cannot be written.
         """
         self.save_all([record])
 
@@ -191,7 +190,6 @@ class Store(Database):
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         for batch in records.prepared_batches(saved, checked=checked):
             self.transact(partial(records.put, batch=batch), writes=True)
@@ -208,7 +206,6 @@ class Store(Database):
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         rows_of = [records.prepare(record)]
 
@@ -269,7 +266,6 @@ class Store(Database):
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         if new := tables.trial_rows(key, provenance, measurements, failures):
             self.transact(lambda c: c.execute(insert(trials), new).close(), writes=True)
@@ -296,7 +292,6 @@ class Store(Database):
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         row = tables.prediction_row(prediction)
 

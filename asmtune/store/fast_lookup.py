@@ -25,14 +25,12 @@ from asmtune.store.sqlite_file import (
     BESIDE,
     SCHEMA_DIGEST,
     SCHEMA_QUERY,
+    SCHEMA_VERSION,
     connect,
     connecting,
     holds_content,
     schema_digest,
 )
-
-SCHEMA_VERSION: Final = 1
-"""Version of the store's tables (`tables`)."""
 
 PATIENCE_S: Final = 1.0
 """Seconds to wait for a lock. Readers of SQLite's write-ahead log wait for nobody, except while
@@ -120,11 +118,9 @@ def fast_lookup(
 def _is_known(connection: sqlite3.Connection) -> bool:
     """Tell whether a file is a store of this version; its tables are read only then."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
-    schema = connection.execute(SCHEMA_QUERY).fetchall()
-    if mark != APPLICATION_ID or schema_digest(sql for _, _, sql in schema) != SCHEMA_DIGEST:
-        return False
-    version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
-    return version.fetchall() == [(str(SCHEMA_VERSION),)]
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    schema = schema_digest(connection.execute(SCHEMA_QUERY).fetchall())
+    return (mark, version, schema) == (APPLICATION_ID, SCHEMA_VERSION, SCHEMA_DIGEST)
 
 
 def _tuned(row: sqlite3.Row | None, expected: Provenance) -> StoredConfig | None:

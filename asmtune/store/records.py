@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -270,7 +269,7 @@ _INDEXED: Final = ("id", "shape", "dtypes", "device", "source", "triton")
 
 
 class Change(NamedTuple):
-    """An index without what is gone, and rows that it lacks, at most `MANY`."""
+    """An index, empty where rows of it are gone, and rows that it lacks, at most `MANY`."""
 
     known: KeyIndex
     rows: Sequence[Row[Any]]
@@ -284,14 +283,12 @@ def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change:
     sums = select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
     if tuple(map(int, connection.execute(sums).one())) == (len(index.ids), index.ids.sum()):
         return Change(index, ())
+    query = read.where(own).order_by(keys.c.id).limit(MANY)
     newest = int(index.ids.max(initial=0))
-    newer = read.where(own, keys.c.id > newest).order_by(keys.c.id).limit(MANY)
-    if rows := connection.execute(newer).all():
+    if rows := connection.execute(query.where(keys.c.id > newest)).all():
         return Change(index, rows)
-    # Deleted, or added by a transaction of a server that ended after a later one.
-    present = np.array(connection.execute(select(keys.c.id).where(own)).scalars().all(), np.int64)
-    late = np.setdiff1d(present, index.ids)[:MANY].tolist()
-    return Change(index.only(present), connection.execute(read.where(keys.c.id.in_(late))).all())
+    # Some are deleted, or were added by a transaction of a server that ended after a later one.
+    return Change(KeyIndex(store=store), connection.execute(query).all())
 
 
 def find_file_damage(connection: Connection) -> list[StoreFinding]:

@@ -11,7 +11,7 @@ import json
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from asmtune.base.errors import StoreError
 from asmtune.base.trust import STORE_ELSEWHERE, fault_line
@@ -19,6 +19,10 @@ from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import StoreLookup, judge
+
+if TYPE_CHECKING:
+    from asmtune.store.database import Store
+    from asmtune.store.safe_store import SafeStore
 
 
 def shipped_records() -> tuple[TuneRecord, ...]:
@@ -82,15 +86,7 @@ def _parsed(name: str) -> tuple[TuneRecord, ...]:
     return interchange.loads(_files()[name], f"asmtune.shipped/{name}")
 
 
-class UserLayer(Protocol):
-    """The user's layer as `find_tuned` needs it: a `Store` or a `SafeStore`."""
-
-    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
-        """Look up a key, as `Store.lookup` does."""
-        ...
-
-
-def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> StoreLookup:
+def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | None) -> StoreLookup:
     """Look up a key in the user's store, then in the shipped layer.
 
     A hit of the user's store wins over a shipped one: it was measured on the user's machine.

@@ -1,7 +1,7 @@
 """SQLite files of stores, without SQLAlchemy: which files are ours, connections, and forks.
 
 A file is ours if it is a regular file that carries our application id. Nothing else is ever
-written, renamed or replaced. Before a query, `schema_problem` shows that the tables are plain
+written, renamed or replaced. Before a query, `schema_digest` shows that the tables are plain
 tables of ours: a view in the place of one could run for ever, or answer anything.
 
 SQLite's handles and locks do not survive a fork: a child that opens the same file takes the
@@ -19,7 +19,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -43,10 +43,10 @@ BESIDE: Final = ("-wal", "-shm", "-journal")
 SCHEMA_DIGEST: Final = "9906ce7b568cbe4c2b97fc66f0cda945062244be5d34360bbeb2c9ffba344c7f"
 """`schema_digest` of a new store's file; a test compares them."""
 
-# Tables that SQLite itself makes: for `AUTOINCREMENT`, and where a user has run `ANALYZE`.
-_OF_SQLITE: Final = ("sqlite_stat1", "sqlite_stat4", "sqlite_sequence")
+SCHEMA_VERSION: Final = 1
+"""Version of the store's tables (`tables`), and SQLite's `user_version` of a store's file."""
 
-SCHEMA_QUERY: Final = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+SCHEMA_QUERY: Final = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 
 _STEPS: Final = 100_000
 """Instructions of SQLite's machine, about 2 ms, between two looks at the clock."""
@@ -314,26 +314,7 @@ def creation_lock(path: Path, patience_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def schema_problem(rows: Iterable[tuple[Any, ...]], expected: Iterable[str]) -> str | None:
-    """Return why the rows of `SCHEMA_QUERY` are not the tables of `expected`; None if they are."""
-    wanted = {_name_of(sql): schema_digest([sql]) for sql in expected}
-    actual = [row for row in rows if row[1] not in _OF_SQLITE or row[0] != "table"]
-    if wanted.keys() - {name for _, name, _ in actual}:
-        return "a table is missing"
-    for kind, name, sql in actual:
-        if name not in wanted:
-            return f"{kind} {name!a} does not belong to the store"
-        if schema_digest([sql]) != wanted[name]:
-            return f"{kind} {name!a} is not the plain table that the store makes"
-    return "a table is there twice" if len(actual) != len(wanted) else None
-
-
-def schema_digest(statements: Iterable[Any]) -> str:
-    """Digest the words of a schema's statements, in any order."""
-    words = sorted(" ".join(re.findall(r"\w+", str(sql).lower())) for sql in statements)
+def schema_digest(rows: Iterable[Sequence[Any]]) -> str:
+    """Digest the words of a schema's statements, as `SCHEMA_QUERY` gives them, in any order."""
+    words = sorted(" ".join(re.findall(r"\w+", str(sql).lower())) for _, sql in rows)
     return digest(*words)
-
-
-def _name_of(statement: str) -> str:
-    words: list[str] = re.findall(r"\w+", statement)
-    return words[words.index("INDEX" if "INDEX" in words[:3] else "TABLE") + 1]

@@ -17,7 +17,7 @@ Tables:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -40,8 +40,6 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
@@ -50,10 +48,16 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
-from asmtune.store.fast_lookup import SCHEMA_VERSION
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoredTrial, TrialOutcome
 from asmtune.store.places import damaged
-from asmtune.store.sqlite_file import APPLICATION_ID, ELSEWHERE, SCHEMA_QUERY, schema_problem
+from asmtune.store.sqlite_file import (
+    APPLICATION_ID,
+    ELSEWHERE,
+    SCHEMA_DIGEST,
+    SCHEMA_QUERY,
+    SCHEMA_VERSION,
+    schema_digest,
+)
 
 _T = TypeVar("_T")
 
@@ -144,6 +148,7 @@ def create(connection: Connection) -> None:
     """Make the tables and note their version; for one transaction."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
     metadata.create_all(connection)
     rows = {"schema_version": str(SCHEMA_VERSION), "store": secrets.token_hex(16)}
     connection.execute(insert(meta), [{"name": n, "value": v} for n, v in rows.items()])
@@ -154,61 +159,44 @@ def store_name(connection: Connection) -> str | None:
     return connection.execute(select(meta.c.value).where(meta.c.name == "store")).scalar()
 
 
-def are_present(connection: Connection, place: str, *, is_file: bool) -> bool:
-    """Return False where a server's database has no tables yet; check the version of others.
+def are_present(connection: Connection, place: str) -> bool:
+    """Return False where a server's database has no tables yet; check those of others.
 
-    Args:
-        connection: connection to the database.
-        place: name of the store in messages.
-        is_file: whether it is an SQLite file: files are made with their tables and our
-            application id, so that one without them is not a store.
+    Files are made with their tables and our application id: one without them is not a store.
 
     Raises:
         DamagedStoreError: the database does not hold the store's tables.
         StoreError: a newer asmtune has written it.
     """
-    if is_file:
-        _check_file(connection, place, (meta,))
-    elif not inspect(connection).has_table(meta.name):
+    if connection.dialect.name == "sqlite":
+        ask = connection.exec_driver_sql
+        if ask("PRAGMA application_id").scalar_one() != APPLICATION_ID:
+            raise damaged(place, "a database of another program")
+        _check_version(ask("PRAGMA user_version").scalar_one(), place)
+        # Statistics are there where a user has run `ANALYZE`.
+        schema = [row for row in ask(SCHEMA_QUERY) if not row[0].startswith("sqlite_stat")]
+        if schema_digest(schema) != SCHEMA_DIGEST:
+            raise damaged(place, "its tables are not those of a store")
+        return True
+    names = set(inspect(connection).get_table_names())
+    if meta.name not in names:
         return False
-    query = select(meta.c.value).where(meta.c.name == "schema_version")
-    text = connection.execute(query).scalar_one_or_none()
-    if not isinstance(text, str) or not text.isdecimal() or not 0 < len(text) < 10 or not int(text):
-        raise damaged(place, "no schema version")
-    if int(text) > SCHEMA_VERSION:
-        raise StoreError(
-            f"store {place}: written by a newer asmtune (schema {int(text)}, this one "
-            f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
-        )
-    if is_file:
-        _check_file(connection, place, metadata.sorted_tables)
-    elif not set(metadata.tables) <= set(inspect(connection).get_table_names()):
+    text = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
+    known = isinstance(text, str) and text.isdecimal() and len(text) < 10
+    _check_version(int(text or 0) if known else 0, place)
+    if not set(metadata.tables) <= names:
         raise damaged(place, "a table is missing")
     return True
 
 
-def statements(*of: Table) -> list[str]:
-    """Return the statements that make tables, and their indexes, in an SQLite file."""
-    dialect = sqlite.dialect()
-    made = [str(CreateTable(table).compile(dialect=dialect)) for table in of]
-    indexes = (index for table in of for index in table.indexes)
-    return [*made, *(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)]
-
-
-def _check_file(connection: Connection, place: str, of: Sequence[Table]) -> None:
-    """Check the mark and the tables of a file, before any of them is read.
-
-    Raises:
-        DamagedStoreError: the file is another program's, or a table is not one that we make.
-    """
-    if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
-        raise damaged(place, "a database of another program")
-    rows = [tuple(row) for row in connection.exec_driver_sql(SCHEMA_QUERY)]
-    if len(of) == 1:
-        rows = [row for row in rows if row[1] == of[0].name]
-    problem = schema_problem(rows, statements(*of))
-    if problem is not None:
-        raise damaged(place, problem)
+def _check_version(found: int, place: str) -> None:
+    if found > SCHEMA_VERSION:
+        raise StoreError(
+            f"store {place}: written by a newer asmtune (schema {found}, this one "
+            f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
+        )
+    if found != SCHEMA_VERSION:
+        raise damaged(place, f"schema version {found}")
 
 
 _CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000

@@ -282,7 +282,7 @@ class Database:
 
     def _make_tables(self) -> None:
         """Check the store's tables; make them where they are missing."""
-        present = partial(tables.are_present, place=self.place, is_file=self.path is not None)
+        present = partial(tables.are_present, place=self.place)
 
         def make(connection: Connection) -> None:
             if not present(connection):  # another process may have been faster

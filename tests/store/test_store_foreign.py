@@ -16,12 +16,12 @@ import pytest
 from store_records import PROVENANCE, record
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.store import sqlite_file, tables
+from asmtune.store import sqlite_file
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
-from asmtune.store.sqlite_file import APPLICATION_ID, SCHEMA_QUERY, schema_digest
+from asmtune.store.sqlite_file import APPLICATION_ID, SCHEMA_QUERY, SCHEMA_VERSION, schema_digest
 
 KEY = record().key
 
@@ -40,7 +40,11 @@ def database(path: Path, *statements: str) -> None:
 
 def like_ours(path: Path) -> None:
     """Make another program's SQLite file that happens to have tables of our names."""
-    database(path, *tables.statements(*tables.metadata.sorted_tables))
+    with closing(sqlite3.connect(path.with_name("ours"))) as made:
+        Store.open(path.with_name("ours")).close()
+        database(path, *(sql for name, sql in made.execute(SCHEMA_QUERY) if "sqlite_" not in name))
+    for file in path.parent.glob("ours*"):
+        file.unlink()
 
 
 def text(path: Path) -> None:
@@ -161,7 +165,8 @@ def test_the_schema_is_that_of_a_new_store(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
         schema = connection.execute(SCHEMA_QUERY).fetchall()
-    assert schema_digest(sql for _, _, sql in schema) == sqlite_file.SCHEMA_DIGEST
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    assert schema_digest(schema) == sqlite_file.SCHEMA_DIGEST
 
 
 HOSTILE = [

@@ -179,11 +179,15 @@ def test_database_of_another_program(url: str, postgres: Server) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_newer_version(url: str, postgres: Server) -> None:
-    """A database that a newer asmtune has written is refused, with what to set."""
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [("4", "schema 4.*set ASMTUNE_STORE_URL to another place"), ("two", "schema version 0")],
+)
+def test_other_versions(url: str, postgres: Server, found: str, says: str) -> None:
+    """A database of a newer asmtune, or of no version, is refused, with what to set."""
     Store.open(url).close()
-    postgres.execute("UPDATE meta SET value = '4'", url)
-    with pytest.raises(StoreError, match=r"schema 4.*set ASMTUNE_STORE_URL to another place"):
+    postgres.execute(f"UPDATE meta SET value = '{found}'", url)
+    with pytest.raises(StoreError, match=says):
         Store.open(url)
 
 
