@@ -137,12 +137,14 @@ def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int)
 
 
 def test_loads_no_database_code(path: Path) -> None:
-    """A fast lookup needs SQLite alone."""
+    """A fast lookup needs SQLite alone, and one of what is shipped not even that."""
     code = (
         "import sys; from asmtune.store.fast_lookup import fast_lookup\n"
+        "from asmtune.store.shipped import find_tuned\n"
         "from store_records import record\n"
         "assert fast_lookup(sys.argv[1], record().key, record().provenance).seen\n"
-        "print('sqlalchemy' in sys.modules)"
+        "find_tuned(record().key, record().provenance, None)\n"
+        "print({'sqlalchemy', 'torch', 'triton', 'sklearn', 'rich', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)],
@@ -151,4 +153,4 @@ def test_loads_no_database_code(path: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout == "False\n", done.stderr
+    assert done.stdout == "set()\n", done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -17,10 +16,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 from store_records import PROVENANCE, record
-from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
-from asmtune.cli import cache
 from asmtune.store import places, transactions
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
@@ -216,16 +213,3 @@ def test_text_of_every_language(url: str) -> None:
         del os.environ["PGCLIENTENCODING"]
         if code is not None:
             os.environ["PGCLIENTENCODING"] = code
-
-
-def test_commands_by_url(url: str) -> None:
-    """`asmtune cache` works on a server's store, by its URL."""
-    with Store.open(url) as store:
-        store.save(record())
-        store.save_outcomes(record(1).key, PROVENANCE, record().measurements)
-    listed = json.loads(CliRunner().invoke(cache.app, ["ls", "--json", "--store", url]).stdout)
-    own = [(row["layer"], row["timed"]) for row in listed if row["layer"] != "shipped"]
-    assert own == [("store", 2), ("unfinished", 2)]
-    cleared = CliRunner().invoke(cache.app, ["clear", "--yes", "--store", url]).stdout
-    assert cleared.startswith("cleared 1 records and 1 unfinished runs from postgresql+psycopg://")
-    assert CliRunner().invoke(cache.app, ["verify"], env={"ASMTUNE_STORE_URL": url}).exit_code == 0

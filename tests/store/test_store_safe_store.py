@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import resource
 import socket
 import sqlite3
@@ -18,6 +19,7 @@ import pytest
 from children import as_nobody, finish, in_child, say, start
 from store_records import PROVENANCE, record
 
+from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
@@ -236,19 +238,29 @@ def test_config_that_cannot_be_kept(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "hidden"),
+    ("where", "says"),
     [
-        ("nosuchdb://me:secret@host/x", "secret"),
-        ("postgresql://me:se@cret@host/x", "cret"),
-        ("postgresql://me:p@host:cret/x", "cret"),
-        ("postgresql+nodriver://me:secret@host/x", "secret"),
+        ("sqlite://", "store URL sqlite://...: "),
+        ("://", "give the path of a file"),
+        ("mysql://me:secret@host/x", "store URL mysql://...: "),
+        ("nosuchdb://me:secret@host/x", "store URL nosuchdb://...: "),
+        ("postgresql://me:se@secret@host/x", "store URL postgresql://...: "),
+        ("postgresql://me:p@host:secret/x", "store URL postgresql://...: "),
+        ("postgresql+nodriver://me:secret@host/x", "store URL postgresql+nodriver://...: "),
+        ("a\0b", "NUL in its name"),
+        ("sqlite:///a%00b", "NUL in its name"),
+        ("postgresql://h/d?python=%00", "NUL in its name"),
+        ("postgresql://h%00/secret", "NUL in its name"),
     ],
 )
-def test_url_that_cannot_be_served(url: str, hidden: str) -> None:
-    """A URL that is none, or whose driver is missing, costs a warning that holds no password."""
-    safe = SafeStore(url)
-    goes_on_without(safe, f"store URL {url.split(':')[0]}://...: ", "give the path of a file")
-    assert not any(hidden in message for message in safe._warned)
+def test_place_that_cannot_be_served(where: str, says: str) -> None:
+    """A place that is none, or whose driver is missing, is one line that holds no password."""
+    with pytest.raises(InputError, match=re.escape(says)) as caught:
+        Store.open(where)
+    assert str(caught.value).isprintable()
+    safe = SafeStore(where)
+    goes_on_without(safe, says)
+    assert not any("secret" in text for text in (*safe._warned, str(caught.value)))
 
 
 @pytest.mark.slow

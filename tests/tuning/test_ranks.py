@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from asmtune.store.trace.run import run_files
 from asmtune.tuning.listener import TuningListener
 from tests.store.children import finish, memory_folder, say, start
@@ -41,20 +39,8 @@ def test_eight_ranks_agree() -> None:
         assert len(run_files(folder / "runs")) == 1
 
 
-def test_who_does_not_wait_goes_on(tmp_path: Path) -> None:
-    """With on_busy="fallback" a key that another process tunes is busy, at once."""
-    first = workshop(tmp_path, HostMachine())
-    made = request(first)
-    with first.store.lease(made.key, made.expected) as flight:
-        assert flight.mine
-        second = workshop(tmp_path, HostMachine(), on_busy="fallback")
-        result = second.resolve(made)
-    assert (result.outcome, result.record) == ("busy", None)
-    assert workshop(tmp_path, HostMachine()).resolve(made).outcome == "tuned"
-
-
 def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
-    """A process that waits says which one it waits for, and then launches what that one found."""
+    """A process that waits says which one it waits for; one that does not is busy at once."""
 
     class Listener(TuningListener):
         """Hears for whom is waited, and lets that one end."""
@@ -68,13 +54,8 @@ def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     made = request(first)
     flight = first.store.lease(made.key, made.expected)
     assert flight.mine
+    busy = workshop(tmp_path, HostMachine(), on_busy="fallback").resolve(made)
+    assert (busy.outcome, busy.record) == ("busy", None)
     second.listener = Listener()
     assert second.resolve(made).outcome == "tuned"
     assert str(os.getpid()) in heard[0]
-
-
-def test_a_run_that_fails_lets_go(tmp_path: Path) -> None:
-    """A tuning that is interrupted leaves the key to others, who tune it."""
-    with pytest.raises(KeyboardInterrupt):
-        resolved(workshop(tmp_path, HostMachine(interrupt_after=3)))
-    assert resolved(workshop(tmp_path, HostMachine())).outcome == "tuned"
