@@ -247,15 +247,6 @@ def is_read_only(path: Path) -> bool:
     return not writable and identity(real) == seen
 
 
-_KINDS: Final = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
 def holds_content(path: Path) -> bool:
     """Tell whether a regular file with content is at the path, and not nothing or an empty one.
 
@@ -267,16 +258,15 @@ def holds_content(path: Path) -> bool:
         status = path.stat()
     except FileNotFoundError:
         if path.is_symlink():
-            raise _no_file(path, f"a link to {path.readlink()}, which is missing") from None
+            raise _no_file(path, "leads to a missing file") from None
         return False
     if not stat.S_ISREG(status.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "special")
-        raise _no_file(path, f"{kind}, and no file")
+        raise _no_file(path, "is no file")
     return status.st_size > 0
 
 
-def _no_file(path: Path, kind: str) -> StoreError:
-    return StoreError(f"store {path}: is {kind}; name a file, {ELSEWHERE}")
+def _no_file(path: Path, problem: str) -> StoreError:
+    return StoreError(f"store {path}: {problem}; name a file, {ELSEWHERE}")
 
 
 def is_ours(path: Path) -> bool:

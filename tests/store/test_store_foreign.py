@@ -128,7 +128,7 @@ def test_a_damaged_store_behind_a_link(tmp_path: Path) -> None:
     folder.mkdir()
     path = tmp_path / "store.sqlite"
     path.symlink_to(folder / "real.sqlite")
-    with pytest.raises(StoreError, match=r"is a link to .*, which is missing"):
+    with pytest.raises(StoreError, match="leads to a missing file"):
         Store.open(path)
     Store.open(folder / "real.sqlite").save(record())
     with (folder / "real.sqlite").open("r+b") as file:

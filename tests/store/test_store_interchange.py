@@ -134,9 +134,9 @@ KEY = ("records", 1, "key")
 BROKEN = [
     (_set("other", "format"), "format: "),
     (_drop("format"), "format: "),
-    (_set(2, "version"), "version: 2 is newer than 1"),
-    (_set("1", "version"), "version: "),
-    (_set(True, "version"), "version: "),
+    (_set(2, "version"), "version is 2, and this asmtune reads 1"),
+    (_set("1", "version"), "version is '1'"),
+    (_set(True, "version"), "version is True"),
     (_set({}, "records"), "records: "),
     (_set(1, "notes"), "unknown field 'notes'"),
     (_set([], "records", 1), "records[1]: "),

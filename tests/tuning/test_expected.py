@@ -47,6 +47,7 @@ def test_choices_that_change_what_is_best_are_told_apart() -> None:
     chosen: list[dict[str, Any]] = [{}, {"search_held_tiles": True}]
     chosen += [{"do_bench": own_clock}, {"check": "bits"}]
     chosen += [{"check": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
-    chosen += [{"check": Bound(p99=1e-2), "reference": max}]
+    chosen += [{"check": Bound(p99=1e-2), "reference": function} for function in (max, own_clock)]
+    chosen += [{"tolerance": 0.1}, {"tolerance": 0.2}]
     made = [provenance(problem(), space(), choices) for choices in chosen]
     assert len({(one.source, one.space) for one in made}) == len(chosen)
