@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.trust import trusted_file
@@ -35,15 +35,6 @@ from asmtune.store.sqlite_file import (
 PATIENCE_S: Final = 1.0
 """Seconds to wait for a lock. Readers of SQLite's write-ahead log wait for nobody, except while
 the log is being made or recovered."""
-
-_NAMES: Final = (
-    *("digest", "kernel", "shape", "dtypes", "device", "winner"),
-    *codec.PROVENANCE_FIELDS,
-)
-_SELECTED: Final = ", ".join(_NAMES)
-_TUNED: Final = f"SELECT {_SELECTED}, head, {', '.join(codec.SUMMED)} FROM keys WHERE digest = ?"
-_PREDICTED: Final = f"SELECT {_SELECTED}, seal, predicted_us FROM predictions WHERE digest = ?"
-
 
 Origin = Literal["tuned", "predicted"]
 
@@ -102,17 +93,19 @@ def fast_lookup(
             if not _is_known(connection):
                 return FastAnswer(False)
             connection.row_factory = sqlite3.Row
-            tuned = connection.execute(_TUNED, (digest,)).fetchone()
-            predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
+            found = [
+                connection.execute(f"SELECT * FROM {table} WHERE digest = ?", (digest,)).fetchone()
+                for table in ("keys", "predictions")
+            ]
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
         # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        seen = _tuned(tuned, expected) or _predicted(predicted, expected)
+        valid = (_valid(dict(row), expected) for row in found if row is not None)
+        return FastAnswer(True, next(filter(None, valid), None))
     except InputError:
         return FastAnswer(False)
-    return FastAnswer(True, seen)
 
 
 def _is_known(connection: sqlite3.Connection) -> bool:
@@ -123,28 +116,15 @@ def _is_known(connection: sqlite3.Connection) -> bool:
     return (mark, version, schema) == (APPLICATION_ID, SCHEMA_VERSION, SCHEMA_DIGEST)
 
 
-def _tuned(row: sqlite3.Row | None, expected: Provenance) -> StoredConfig | None:
-    """Read a row of `keys`; return None if it is missing, or not valid for `expected`.
+def _valid(row: dict[str, Any], expected: Provenance) -> StoredConfig | None:
+    """Read a row of `keys` or `predictions`; return None if it is not valid for `expected`.
 
     Raises:
         InputError: the row is malformed, or does not match its digest or its seal.
     """
-    if row is None:
-        return None
-    head = codec.read_head(codec.record_fields(dict(row)))
+    head = codec.read_row(row)
     if differences(head.provenance, expected):
         return None
+    if "predicted_us" in row:
+        return StoredConfig(head.winner, "predicted", row["predicted_us"])
     return StoredConfig(head.winner, "tuned", tried=codec.read_tried(row["tried"]))
-
-
-def _predicted(row: sqlite3.Row | None, expected: Provenance) -> StoredConfig | None:
-    """Read a row of `predictions` as `_tuned` reads one of `keys`."""
-    if row is None:
-        return None
-    us = row["predicted_us"]
-    head = codec.read_head(codec.sealed_fields(dict(row), row["seal"], us))
-    return (
-        None
-        if differences(head.provenance, expected)
-        else StoredConfig(head.winner, "predicted", us)
-    )

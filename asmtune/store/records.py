@@ -1,7 +1,6 @@
 """Tune records as rows of `keys` and `outcomes`: written, read, checked and listed.
 
-A row is sealed by a digest of text. Its columns are parts of that text, so that a seal is checked
-before anything is parsed, and without the samples of timings that nobody needs.
+A row of `keys` is sealed without its outcomes, whose digest is one of its columns.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from sqlalchemy import (
 )
 
 from asmtune.base import json_codec
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
@@ -38,9 +38,9 @@ from asmtune.store.tables import (
     loaded,
     of_key,
     outcomes,
-    parse_prediction,
-    parse_trial,
     predictions,
+    read_prediction,
+    read_trial,
     store_name,
     trials,
 )
@@ -82,9 +82,15 @@ def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
         codec.record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
     value["samples"] = [timing.pop("samples_us") for timing in value["measurements"]]
     texts = {name: canonical(value[name]) for name in _OUTCOMES}
-    columns = codec.head_columns(record) | codec.summed_columns(record, digest(*texts.values()))
-    head = codec.head_seal(codec.head_fields(columns), [columns[name] for name in codec.SUMMED])
-    return Prepared({**columns, "head": head}, texts)
+    median_us = record.median_us
+    summed = {
+        "timed": len(record.measurements),
+        "failed": len(record.failures),
+        "median_us": None if median_us is None else float(median_us),
+        "tried": canonical(sorted(record.tried)),
+        "outcomes": digest(*texts.values()),
+    }
+    return Prepared(codec.sealed({**codec.head_columns(record), **summed}), texts)
 
 
 def prepared_batches(
@@ -161,37 +167,25 @@ def parse(row: Row[Any], *, samples: bool = True) -> LoadedRow[TuneRecord]:
 
 def _record(row: Row[Any], *, samples: bool) -> TuneRecord:
     columns = row._asdict()
-    texts = codec.record_fields(columns)
-    codec.check_seal(row.seal, *(columns[name] for name in _OUTCOMES))
-    texts |= {name: columns[name] for name in ("measurements", "failures")}
-    value = {name: json_codec.json_of(text, f"row.{name}") for name, text in texts.items()}
+    texts = [columns.pop(name) for name in _OUTCOMES]
+    sound = all(isinstance(text, str) and text.isascii() for text in texts)
+    if not sound or row.outcomes != digest(*texts):
+        raise InputError("its outcomes do not match their seal")
+    timings, failed, taken = (json_codec.json_of(text, "row") for text in texts)
+    if not (isinstance(timings, list) and isinstance(failed, list) and isinstance(taken, list)):
+        raise InputError("its outcomes are no lists")
     if samples:
-        value["measurements"] = _sampled(value["measurements"], row.samples)
-    return codec.record_from_json(value, "row")
-
-
-def _sampled(timings: Any, text: Any) -> list[Any]:
-    """Return the JSON of timings with their samples; each is checked when it is read.
-
-    Raises:
-        InputError: they are not as many as the timings.
-    """
-    samples = json_codec.json_of(text, "row.samples")
-    if not (isinstance(timings, list) and isinstance(samples, list)):
-        raise json_codec.expected("a list", "row.samples", samples)
-    if len(timings) != len(samples):
-        raise json_codec.fault("row.samples", f"{len(samples)} for {len(timings)} timings")
-    pairs = zip(timings, samples, strict=True)
-    return [{**t, "samples_us": own} if isinstance(t, dict) else t for t, own in pairs]
+        pairs = zip(timings, taken, strict=False)
+        timings = [{**t, "samples_us": own} if isinstance(t, dict) else t for t, own in pairs]
+    return codec.read_row(columns, timings, failed)
 
 
 def _head(row: Row[Any]) -> TuneRecord:
-    return codec.read_head(codec.record_fields(row._asdict()))
+    return codec.read_row(row._asdict())
 
 
 def _summary(row: Row[Any]) -> RecordSummary:
-    columns = row._asdict()
-    codec.record_fields(columns)
+    codec.check_seal(row._asdict())
     shape = json_codec.scalars_of(json_codec.json_of(row.shape, "row.shape"), "row.shape")
     dtypes = _key(row.kernel, row.dtypes, row.device).dtypes
     key = (row.digest, row.kernel, shape, dtypes, row.device)
@@ -245,16 +239,17 @@ class Reading(Generic[_T]):
         return found
 
 
-def _of_table(table: Table, parse: Callable[[Row[Any]], LoadedRow[_T]]) -> Reading[_T]:
-    return Reading(table, partial(_selected, _in_order(select(table), table)), parse, MANY)
+def _of_table(table: Table, read: Callable[[Row[Any]], _T]) -> Reading[_T]:
+    fetch = partial(_selected, _in_order(select(table), table))
+    return Reading(table, fetch, partial(loaded, parse=read), MANY)
 
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
-HEADS: Final = _of_table(keys, partial(loaded, parse=_head))
-SUMMARIES: Final = _of_table(keys, partial(loaded, parse=_summary))
-PREDICTIONS: Final = _of_table(predictions, parse_prediction)
-TRIALS: Final = _of_table(trials, parse_trial)
+HEADS: Final = _of_table(keys, _head)
+SUMMARIES: Final = _of_table(keys, _summary)
+PREDICTIONS: Final = _of_table(predictions, read_prediction)
+TRIALS: Final = _of_table(trials, read_trial)
 
 
 def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[TuneRecord] | None:

@@ -1,7 +1,7 @@
 """The store's tables, in SQL that SQLite and PostgreSQL share, and rows of what has no record yet.
 
 Each row carries the digest of its key and a seal: a digest of all its values. A row is read
-back only where both match, so that a changed digit cannot become another config. A damaged
+back only where both match: a changed digit may parse and still be another config. A damaged
 row is returned with its problem, and the store decides what to do about it.
 
 Tables:
@@ -43,7 +43,7 @@ from sqlalchemy import (
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.fingerprint import canonical
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -89,10 +89,9 @@ keys = Table(
     Column("failed", Integer, nullable=False),
     Column("median_us", Double),
     *_texts("tried"),
-    # Digest of the outcomes: a changed digit may parse and still be another config.
+    # Digest of the outcomes, so that the seal can be checked without them.
+    Column("outcomes", String(64), nullable=False),
     Column("seal", String(64), nullable=False),
-    # Digest of this row, the seal in it: `fast_lookup` checks it without the outcomes.
-    Column("head", String(64), nullable=False),
     Index("keys_by_kernel", "kernel", "device"),
     # An id is never used twice: deleting a damaged row by its id cannot delete the good
     # record that another process has just put in its place.
@@ -279,20 +278,18 @@ def trial_rows(
     values += [codec.failure_to_json(config, failure) for config, failure in failed]
     for value in values:
         _outcome(value, where)  # as it will be read
-    rows = [{**columns, "outcome": canonical(value)} for value in values]
-    return [{**row, "seal": digest(canonical(row))} for row in rows]
+    return [codec.sealed({**columns, "outcome": canonical(value)}) for value in values]
 
 
-def parse_trial(row: Row[Any]) -> LoadedRow[StoredTrial]:
-    """Check and read a row of `trials`."""
-    return loaded(row, _trial)
+def read_trial(row: Row[Any]) -> StoredTrial:
+    """Check and read a row of `trials`.
 
-
-def _trial(row: Row[Any]) -> StoredTrial:
-    columns = {name: value for name, value in row._mapping.items() if name != "id"}
-    texts = {name: json_codec.text_of(text, f"trial.{name}") for name, text in columns.items()}
-    codec.check_seal(texts.pop("seal"), canonical(texts))
-    named = {name: json_codec.json_of(texts[name], name) for name in ("shape", "dtypes")}
+    Raises:
+        InputError: it is damaged.
+    """
+    columns = row._asdict()
+    codec.check_seal(columns)
+    named = {name: json_codec.json_of(columns[name], name) for name in ("shape", "dtypes")}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
     outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
     return StoredTrial(key, row.source, row.triton, row.date, outcome)
@@ -316,15 +313,14 @@ def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     us = prediction.predicted_us
     if us is not None:
         us = json_codec.time_of(us, f"{where}.predicted_us")
-    seal = codec.head_seal(codec.head_fields(columns), us)
-    return {**columns, "predicted_us": us, "seal": seal}
+    return codec.sealed({**columns, "predicted_us": us})
 
 
-def parse_prediction(row: Row[Any]) -> LoadedRow[StoredPrediction]:
-    """Check and read a row of `predictions`."""
-    return loaded(row, _prediction)
+def read_prediction(row: Row[Any]) -> StoredPrediction:
+    """Check and read a row of `predictions`.
 
-
-def _prediction(row: Row[Any]) -> StoredPrediction:
-    head = codec.read_head(codec.sealed_fields(row._asdict(), row.seal, row.predicted_us))
+    Raises:
+        InputError: it is damaged.
+    """
+    head = codec.read_row(row._asdict())
     return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)

@@ -256,6 +256,7 @@ def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
 
 
 SEAL = "its values do not match its seal"
+OUTCOMES = "its outcomes do not match their seal"
 OF_KEY = "key_id = (SELECT id FROM keys WHERE digest = ?)"
 
 DAMAGED_ROWS = [
@@ -265,14 +266,14 @@ DAMAGED_ROWS = [
     ("UPDATE keys SET shape = '{\"M\": 1}' WHERE digest = ?", SEAL),
     ("UPDATE keys SET winner = replace(winner, '128', '256') WHERE digest = ?", SEAL),
     ("UPDATE keys SET kernel = CAST(x'ff' AS TEXT) WHERE digest = ?", SEAL),
-    ("UPDATE keys SET kernel = x'ff' WHERE digest = ?", "kernel: expected text"),
+    ("UPDATE keys SET kernel = x'ff' WHERE digest = ?", SEAL),
     ("UPDATE keys SET timed = 3 WHERE digest = ?", SEAL),
     ("UPDATE keys SET tried = '[\"other\"]' WHERE digest = ?", SEAL),
-    (f"UPDATE outcomes SET samples = '[[NaN]]' WHERE {OF_KEY}", SEAL),
-    (f"UPDATE outcomes SET samples = replace(samples, '9.75', '9.76') WHERE {OF_KEY}", SEAL),
-    (f"UPDATE outcomes SET measurements = CAST(x'ff' AS TEXT) WHERE {OF_KEY}", SEAL),
-    (f"UPDATE outcomes SET failures = '[]' WHERE {OF_KEY}", SEAL),
-    (f"DELETE FROM outcomes WHERE {OF_KEY}", SEAL),
+    (f"UPDATE outcomes SET samples = '[[NaN]]' WHERE {OF_KEY}", OUTCOMES),
+    (f"UPDATE outcomes SET samples = replace(samples, '9.75', '9.76') WHERE {OF_KEY}", OUTCOMES),
+    (f"UPDATE outcomes SET measurements = CAST(x'ff' AS TEXT) WHERE {OF_KEY}", OUTCOMES),
+    (f"UPDATE outcomes SET failures = '[]' WHERE {OF_KEY}", OUTCOMES),
+    (f"DELETE FROM outcomes WHERE {OF_KEY}", OUTCOMES),
 ]
 
 
@@ -282,8 +283,8 @@ DAMAGED_TRIALS = [
     ("outcome = replace(outcome, '64', '32')", "values do not match its seal"),
     ("outcome = replace(outcome, '11.75', '11.76')", "values do not match its seal"),
     ("triton = '3.6.1'", "values do not match its seal"),
-    ("seal = x'00'", "seal: expected text"),
-    ("kernel = CAST(x'ff' AS TEXT)", "kernel: expected text"),
+    ("seal = x'00'", SEAL),
+    ("kernel = CAST(x'ff' AS TEXT)", SEAL),
     ("shape = '[]'", "values do not match its seal"),
 ]
 

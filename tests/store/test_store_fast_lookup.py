@@ -110,7 +110,7 @@ def test_no_file_and_no_url(tmp_path: Path) -> None:
         "UPDATE keys SET winner = '{'",
         "UPDATE keys SET shape = '{\"M\": 1}'",
         "UPDATE keys SET triton = x'ff'",
-        "UPDATE keys SET head = ''",
+        "UPDATE keys SET seal = ''",
         "PRAGMA user_version = 2",
         "DROP TABLE predictions",
         "DROP TABLE keys",
