@@ -94,7 +94,7 @@ def test_imported_seeds() -> None:
     space = list(map(config, range(9)))
     layers = {"store": [record({"M": 2048, "N": 1024}, {6: 1.0})]}
     found = experience(layers, KEY, imported=entries)
-    known, _ = known_to(space, EarlierOutcomes(), found)
+    known = known_to(space, EarlierOutcomes(), found)[0]
     assert known.seeds == tuple(map(config, (4, 3, 5, 2, 1, 6)))
 
 
