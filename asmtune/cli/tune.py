@@ -34,7 +34,6 @@ class TuneRequest:
     devices: Sequence[str] = ()
     seconds: float | None = None
     compiles: int | None = None
-    timings: int | None = None
     check: str = "close"
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
@@ -67,7 +66,6 @@ class TuneRequest:
             limits,
             seconds=limits.seconds if self.seconds is None else self.seconds,
             compiles=limits.compiles if self.compiles is None else self.compiles,
-            timings=limits.timings if self.timings is None else self.timings,
         )
         return replace(effort, limits=limits)
 
@@ -105,7 +103,6 @@ ShapesFile = Annotated[
 EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
 Seconds = Annotated[float | None, typer.Option(help="Time limit per shape, in seconds.")]
 Compiles = Annotated[int | None, typer.Option(min=1, help="Maximum compiles per shape.")]
-Timings = Annotated[int | None, typer.Option(min=1, help="Maximum timings per shape.")]
 Devices = Annotated[
     list[str],
     typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
@@ -132,7 +129,6 @@ def tune(
     effort: EffortName = "balanced",
     seconds: Seconds = None,
     compiles: Compiles = None,
-    timings: Timings = None,
     devices: Devices = [],  # noqa: B006 - typer copies it
     isolate: Isolate = True,
     tiles: Tiles = False,
@@ -162,7 +158,7 @@ def tune(
         _check_alone(given | {"--search-held-tiles": tiles})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, devices, seconds, compiles, timings, check)
+    request = TuneRequest(effort, devices, seconds, compiles, check)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)

@@ -31,7 +31,7 @@ class Effort:
         scorer: predicts before anything is timed.
         pace: configs a batch, and the expected gain below which the search ends. A space of
             no more configs than its first batch is compiled whole, without sketches.
-        limits: seconds, compiles and timings at most, and how many finalists there are.
+        limits: seconds and compiles at most, and how many finalists there are.
         caps: configs whose `maxnreg` is read off the best ones' machine code, at most; only
             where the space has no such axis.
         policy: how to time.

@@ -206,7 +206,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (options.seed, options.force) == (0, False)
     commands.run(
         *base, "--effort", "quick", "--seconds", "2.5", "--compiles", "7",
-        "--timings", "5", "--no-isolate", "--seed", "3",
+        "--no-isolate", "--seed", "3",
         "--force", "--search-held-tiles", "--check", "bits",
     )  # fmt: skip
     options = workshop.options
@@ -214,7 +214,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     effort = options.effort
     assert effort.name == "quick"
     limits = effort.limits
-    assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
+    assert (limits.seconds, limits.compiles) == (2.5, 7)
     assert (options.isolate, options.seed, options.force, options.search_held_tiles) == (
         False,
         3,

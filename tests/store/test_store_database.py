@@ -18,6 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.lookup import StoredPrediction
 
 
 @pytest.fixture
@@ -156,8 +157,11 @@ def test_by_digest_takes_prefixes_literally(store: Store) -> None:
 def test_clear_counts_and_takes_the_timings_along(store: Store) -> None:
     """Clearing returns how many keys went and leaves no row behind."""
     store.save_all([record(1), record(2), record(3, kernel="pkg.softmax")])
+    guess = StoredPrediction(record(4).key, record().winner, None, PROVENANCE)
+    store.save_prediction(guess)
     assert store.clear(kernel="pkg.matmul", device="NVIDIA H200") == 2
     assert store.records() == [record(3, kernel="pkg.softmax")]
+    assert list(store.predictions()) == []
     assert store.verify() == []
     assert store.clear() == 1
     assert store.clear() == 0

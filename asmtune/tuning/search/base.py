@@ -25,13 +25,11 @@ class Limits:
     Attributes:
         seconds: wall clock, from the start of the loop.
         compiles: configs compiled, those that fail among them; None for no limit.
-        timings: configs tried on the GPU; None for no limit.
         finalists: number of the fastest configs that are timed again at the end.
     """
 
     seconds: float = math.inf
     compiles: int | None = None
-    timings: int | None = None
     finalists: int = 8
 
 
