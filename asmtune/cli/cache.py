@@ -28,8 +28,8 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding
 from asmtune.store.seeds import SeedFolder
-from asmtune.store.shipped import shipped_records, store_exists
-from asmtune.store.sqlite_file import BESIDE
+from asmtune.store.shipped import shipped_records
+from asmtune.store.sqlite_file import BESIDE, store_exists
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store

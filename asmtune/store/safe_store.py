@@ -36,8 +36,7 @@ from asmtune.store.lease import (
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 from asmtune.store.places import translated
-from asmtune.store.shipped import store_exists
-from asmtune.store.sqlite_file import BESIDE, OwnThreadError
+from asmtune.store.sqlite_file import BESIDE, OwnThreadError, store_exists
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")

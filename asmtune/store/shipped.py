@@ -10,11 +10,8 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asmtune.base.errors import StoreError
-from asmtune.base.trust import STORE_ELSEWHERE, fault_line
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
@@ -106,18 +103,3 @@ def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | No
         return own
     shipped = shipped_lookup(key, expected)
     return shipped if shipped.outcome == "hit" or own.outcome == "miss" else own
-
-
-def store_exists(path: Path) -> bool:
-    """Tell whether a store's file exists; makes no file and loads no database code.
-
-    Raises:
-        StoreError: its folder cannot be read.
-    """
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise StoreError(fault_line("store", path, error, STORE_ELSEWHERE)) from error
-    return True

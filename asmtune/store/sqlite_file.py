@@ -28,6 +28,7 @@ from urllib.parse import quote
 from asmtune.base.atomic_write import lock_descriptor
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import digest
+from asmtune.base.trust import STORE_ELSEWHERE, fault_line
 
 ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
 """Advice that fits every error of a store."""
@@ -267,6 +268,21 @@ def holds_content(path: Path) -> bool:
 
 def _no_file(path: Path, problem: str) -> StoreError:
     return StoreError(f"store {path}: {problem}; name a file, {ELSEWHERE}")
+
+
+def store_exists(path: Path) -> bool:
+    """Tell whether a store's file exists; makes no file and loads no database code.
+
+    Raises:
+        StoreError: its folder cannot be read.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(fault_line("store", path, error, STORE_ELSEWHERE)) from error
+    return True
 
 
 def is_ours(path: Path) -> bool:

@@ -24,8 +24,8 @@ from asmtune.store.shipped import (
     shipped_lookup,
     shipped_of,
     shipped_records,
-    store_exists,
 )
+from asmtune.store.sqlite_file import store_exists
 
 CACHE = Path(__file__).parents[2] / "cache"
 NOW = replace(PROVENANCE, triton="3.6.1")
