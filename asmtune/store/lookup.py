@@ -215,6 +215,3 @@ class StoreFinding:
 
     place: str
     problem: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.problem}"

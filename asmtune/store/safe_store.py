@@ -154,12 +154,6 @@ class SafeStore:
             guarded, claim, wait_s=wait_s, pace=self._pace, watch=watch, on_wait=on_wait
         )
 
-    def close(self) -> None:
-        """Disconnect from the database; the next call opens it again."""
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
-
     def _call(self, work: Callable[[Store], _T], default: _T, access: _Access = "reads") -> _T:
         """Run work on the store; turn its errors into warnings and return `default` instead."""
         if self._is_off(access):

@@ -61,12 +61,6 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     return answer
 
 
-def forget_shipped() -> None:
-    """Forget the files read, so that they are read again when next needed."""
-    for function in (_files, _parsed):
-        function.cache_clear()
-
-
 @cache
 def _files() -> dict[str, bytes]:
     try:

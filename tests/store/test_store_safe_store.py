@@ -53,7 +53,6 @@ def warnings_of(safe: SafeStore) -> list[str]:
                 assert lease.finish(mine) == mine
             safe.save(mine)
             assert safe.records("pkg.matmul") in ([], [mine])
-        safe.close()
     assert all(warning.category is StoreWarning for warning in caught)
     return [str(warning.message) for warning in caught]
 
