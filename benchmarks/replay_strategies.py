@@ -98,7 +98,7 @@ def plans(*, curves: bool) -> list[ReplayPlan]:
     most = Limits(compiles=max(BUDGETS))
     strategies = [
         ReplayPlan(name, name, FINE if name == "model" else ALL, most, SEEDS)
-        for name in (tuple(STRATEGIES) if curves else ())
+        for name in (STRATEGIES if curves else ())
     ]
     return [*strategies, *map(effort_plan, efforts().values())]
 

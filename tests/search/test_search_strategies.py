@@ -33,8 +33,8 @@ def searched(
 
 def test_names() -> None:
     """Every name makes a strategy of that name; another is refused in one line, with a hint."""
-    assert tuple(STRATEGIES) == ("model", "exhaustive")
-    assert [make_strategy(name).name for name in tuple(STRATEGIES)] == list(STRATEGIES)
+    assert STRATEGIES == ("model", "exhaustive")
+    assert [make_strategy(name).name for name in STRATEGIES] == list(STRATEGIES)
     with pytest.raises(InputError, match=r"^unknown strategy 'modle': .*; did you mean model\?$"):
         make_strategy("modle")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,8 +14,8 @@ from asmtune.tuning.search.state import State
 
 
 @dataclass(frozen=True)
-class _Unmodelled:
-    """Base class of strategies without a model, which time all that is compiled.
+class Exhaustive:
+    """Compiles and times every config, in the space's order.
 
     Attributes:
         pace: sizes of steps.
@@ -23,28 +23,21 @@ class _Unmodelled:
 
     pace: BatchSizes = field(default_factory=BatchSizes)
 
-    def select(self, state: State) -> Sequence[Config]:
-        """Select all that is compiled, as many as a trial takes."""
-        return state.ready()[: self.pace.trial]
-
-    def _next_of(self, configs: Sequence[Config], state: State) -> Proposal:
-        if not configs:
-            return Proposal(reason=f"all {len(state.configs)} configs tried")
-        count = self.pace.batch if state.compiles else self.pace.first
-        return Proposal(tuple(configs[:count]))
-
-
-class Exhaustive(_Unmodelled):
-    """Compiles and times every config, in the space's order."""
-
     name = "exhaustive"
 
     def propose(self, state: State) -> Proposal:
         """Propose the next configs."""
-        return self._next_of(state.open(), state)
+        left = state.open()
+        if not left:
+            return Proposal(reason=f"all {len(state.configs)} configs tried")
+        return Proposal(tuple(left[: self.pace.batch if state.compiles else self.pace.first]))
+
+    def select(self, state: State) -> Sequence[Config]:
+        """Select all that is compiled, as many as a trial takes."""
+        return state.ready()[: self.pace.trial]
 
 
-class WholeList(_Unmodelled):
+class WholeList(Exhaustive):
     """Compiles a short list at once, and times each config as soon as it is compiled."""
 
     name = "whole list"
@@ -60,16 +53,7 @@ class WholeList(_Unmodelled):
         return state.ready()
 
 
-def _model(predictor: Predictor | None, pace: BatchSizes, seed: int) -> Strategy:
-    from asmtune.tuning.search.model import Model
-
-    return Model(predictor, pace, seed)
-
-
-STRATEGIES: Final[dict[str, Callable[[Predictor | None, BatchSizes, int], Strategy]]] = {
-    "model": _model,
-    "exhaustive": lambda _predictor, pace, _seed: Exhaustive(pace),
-}
+STRATEGIES: Final = ("model", "exhaustive")
 
 
 def make_strategy(
@@ -80,9 +64,12 @@ def make_strategy(
     Raises:
         InputError: no such strategy; lists them.
     """
-    if name not in STRATEGIES:
-        hint = did_you_mean(name, STRATEGIES)
-        raise InputError(
-            f"unknown strategy {name!r}: the strategies are {', '.join(STRATEGIES)}{hint}"
-        )
-    return STRATEGIES[name](predictor, pace or BatchSizes(), seed)
+    pace = pace or BatchSizes()
+    if name == "exhaustive":
+        return Exhaustive(pace)
+    if name == "model":
+        from asmtune.tuning.search.model import Model  # loads NumPy
+
+        return Model(predictor, pace, seed)
+    hint = did_you_mean(name, STRATEGIES)
+    raise InputError(f"unknown strategy {name!r}: the strategies are {', '.join(STRATEGIES)}{hint}")
