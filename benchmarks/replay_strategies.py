@@ -244,7 +244,7 @@ ALL = BatchSizes(first=32, batch=16, trial=32, gain=0.001)
 """Batches of strategies that do not choose what to time: all that is compiled is timed, at once."""
 
 SEEDS = 3
-"""Random draws: the order of `random`, and the noise of all timings."""
+"""Random draws of the noise of all timings."""
 
 
 def main() -> None:

@@ -80,7 +80,6 @@ def test_all_that_was_written_is_read(whole: Path) -> None:
     assert failure.kind == "wrong_output"
     assert [trial.best_us for trial in run.trials] == [21.0, 10.5]
     assert run.trials[1].expected_gain == 0.004
-    assert [(c.energy_mj, c.on_front) for c in run.costs] == [(1.5, True), (None, False)]
     assert run.notes == ("clocks were not locked",)
     assert run.ending == ENDING
     assert run.ending.speedup == 2.0
@@ -145,7 +144,7 @@ def test_any_outcome_comes_back(
 def events(run: TracedRun) -> int:
     """Count the lines after the first that a run was read from."""
     parts = (run.stages, run.batches, run.trials, run.notes)
-    single = (run.ranking, run.ending, run.finals or None, run.costs or None)
+    single = (run.ranking, run.ending, run.finals or None)
     return sum(map(len, parts)) + sum(part is not None for part in single)
 
 
@@ -376,7 +375,7 @@ def _set(line: int, value: Any, *path: Any) -> Callable[[list[Any]], None]:
     return change
 
 
-START, STAGE, FORESEEN, FIRST, BATCH, TRIAL, FINAL, COSTS, NOTE, END = range(10)
+START, STAGE, FORESEEN, FIRST, BATCH, TRIAL, FINAL, NOTE, END = range(9)
 
 
 @pytest.mark.parametrize(
@@ -394,8 +393,7 @@ START, STAGE, FORESEEN, FIRST, BATCH, TRIAL, FINAL, COSTS, NOTE, END = range(10)
         (_set(TRIAL, 3, "rows", 1), "line 6, rows[1]: expected an object, found 3"),
         (_set(TRIAL, -1.0, "rows", 0, "median_us"), "rows[0], median_us: expected a time above 0"),
         (_set(TRIAL, ..., "rows", 2, "failure", "kind"), "rows[2], failure, kind: expected a text"),
-        (_set(COSTS, "1", "rows", 0, "memory_bytes"), "line 8, rows[0], memory_bytes: expected"),
-        (_set(END, [], "seconds"), "line 10, seconds: expected an object"),
+        (_set(END, [], "seconds"), "line 9, seconds: expected an object"),
     ],
 )
 def test_a_malformed_line_is_named(

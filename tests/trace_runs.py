@@ -9,7 +9,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey
 from asmtune.core.records.verdicts import Features, Reason, Verdict
-from asmtune.store.trace.run import CostRow, Ending, Header
+from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 
 DEFAULT = Config({"BLOCK": 64}, num_warps=2)
@@ -92,9 +92,6 @@ def write_run(folder: Path, header: Header = HEADER, *, ended: bool = True) -> T
     outcomes = [measured(FAST, 10.5), measured(SLOW, 40.0), (WRONG, wrong)]
     writer.trial(2, 1.0, outcomes, best_us=10.5, expected_gain=0.004)
     writer.final([measured(FAST, 10.0), measured(DEFAULT, 20.0)])
-    writer.costs(
-        [CostRow(FAST, 10.0, 1.5, 4096, True, 3e6), CostRow(DEFAULT, 20.0, None, 2048, False)]
-    )
     writer.note("clocks were not locked")
     if ended:
         writer.end(ENDING)

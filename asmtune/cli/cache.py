@@ -28,8 +28,8 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding
 from asmtune.store.seeds import SeedFolder
-from asmtune.store.shipped import shipped_records, store_exists
-from asmtune.store.sqlite_file import BESIDE
+from asmtune.store.shipped import shipped_records
+from asmtune.store.sqlite_file import BESIDE, store_exists
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store
@@ -102,8 +102,7 @@ def _listed(
         for summary in store.summaries(kernel, device):
             yield record_row("store", summary)
         for run in store.unfinished(kernel, device):
-            counts = (run.date, run.timed, run.failed)
-            yield record_row("unfinished", RecordSummary.at(run.key, None, *counts))
+            yield record_row("unfinished", run)
         for one in store.predictions(kernel, device):
             facts = (one.config.to_dict(), one.provenance.date)
             yield record_row("predicted", RecordSummary.at(one.key, *facts))
@@ -241,10 +240,10 @@ def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     keys = {key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
         return matches[0]
-    runs = [run for run in unfinished if key_digest(run.key).startswith(digits)]
+    runs = [run for run in unfinished if run.digest.startswith(digits)]
     if runs and not keys:
         raise InputError(
-            f"key {prefix}: no record yet: {runs[0].timed} configs of {runs[0].key.kernel} are "
+            f"key {prefix}: no record yet: {runs[0].timed} configs of {runs[0].kernel} are "
             "timed, and the run has not ended or was cut off; tune it again to go on"
         )
     raise InputError(

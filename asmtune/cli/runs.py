@@ -13,7 +13,7 @@ from asmtune.base.settings import Settings
 from asmtune.cli.output import Json, print_line, write_result
 from asmtune.report.runs import run_json, run_report, runs_json, runs_table
 from asmtune.store.trace.reader import read_summary, read_trace
-from asmtune.store.trace.run import Summary, find_run, run_files
+from asmtune.store.trace.run import TracedRun, find_run, run_files
 
 app: Final = typer.Typer(
     help="List tuning runs, and show one.",
@@ -53,7 +53,7 @@ def show_run(
     write_result(run_json(traced) if json_ else run_report(traced))
 
 
-def _readable(files: Sequence[Path]) -> Iterator[Summary]:
+def _readable(files: Sequence[Path]) -> Iterator[TracedRun]:
     """Yield runs in short; a damaged one is reported on stderr, and stops no other."""
     for path in files:
         try:

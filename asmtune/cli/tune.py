@@ -32,23 +32,20 @@ class TuneRequest:
     """The options of the same names, as they were given."""
 
     effort: str = "balanced"
-    strategy: str | None = None
     devices: Sequence[str] = ()
     seconds: float | None = None
     compiles: int | None = None
-    timings: int | None = None
     check: str = "close"
 
     def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
         """Convert the options to those of the library.
 
         Raises:
-            InputError: an effort, strategy or GPU is unknown, or a number of seconds
+            InputError: an effort or a GPU is unknown, or a number of seconds
                 is not above 0.
         """
         from asmtune.measure.accuracy import Bound
         from asmtune.tuning.options import TuneOptions
-        from asmtune.tuning.search.strategies import make_strategy
 
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
@@ -62,7 +59,6 @@ class TuneRequest:
         flags |= {"check": check}
         options = TuneOptions.of({"effort": self.effort, **flags})
         effort = self._limited(options.effort)
-        make_strategy(effort.strategy, seed)
         return replace(options, effort=effort, devices=self._devices())
 
     def _limited(self, effort: Effort) -> Effort:
@@ -71,9 +67,8 @@ class TuneRequest:
             limits,
             seconds=limits.seconds if self.seconds is None else self.seconds,
             compiles=limits.compiles if self.compiles is None else self.compiles,
-            timings=limits.timings if self.timings is None else self.timings,
         )
-        return replace(effort, limits=limits, strategy=self.strategy or effort.strategy)
+        return replace(effort, limits=limits)
 
     def _devices(self) -> tuple[int, ...] | None:
         if not self.devices:
@@ -107,12 +102,8 @@ ShapesFile = Annotated[
     typer.Option(help="A file of shapes: a list in .json, or lines such as M=4096,N=4096."),
 ]
 EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
-Strategy = Annotated[
-    str | None, typer.Option(help="What is tried next: model, exhaustive, random, hierarchical.")
-]
 Seconds = Annotated[float | None, typer.Option(help="Time limit per shape, in seconds.")]
 Compiles = Annotated[int | None, typer.Option(min=1, help="Maximum compiles per shape.")]
-Timings = Annotated[int | None, typer.Option(min=1, help="Maximum timings per shape.")]
 Devices = Annotated[
     list[str],
     typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
@@ -137,10 +128,8 @@ def tune(
     shapes: ShapesFile = None,
     dtype: Dtype = None,
     effort: EffortName = "balanced",
-    strategy: Strategy = None,
     seconds: Seconds = None,
     compiles: Compiles = None,
-    timings: Timings = None,
     devices: Devices = [],  # noqa: B006 - typer copies it
     isolate: Isolate = True,
     tiles: Tiles = False,
@@ -170,7 +159,7 @@ def tune(
         _check_alone(given | {"--search-held-tiles": tiles})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, strategy, devices, seconds, compiles, timings, check)
+    request = TuneRequest(effort, devices, seconds, compiles, check)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)

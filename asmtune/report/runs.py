@@ -25,7 +25,7 @@ from asmtune.report.cells import (
 )
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
-from asmtune.store.trace.run import Summary, Timing, TracedRun
+from asmtune.store.trace.run import Timing, TracedRun
 
 
 class FunnelLine(NamedTuple):
@@ -221,14 +221,14 @@ def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text
     yield Text(f"{text}; {changes(default, best)}")
 
 
-def run_rows(runs: Iterable[Summary]) -> list[dict[str, Any]]:
+def run_rows(runs: Iterable[TracedRun]) -> list[dict[str, Any]]:
     """Return runs in short, a row each."""
     return [
         {
             "run": one.run,
             "header": encoded(one.header),
             "shape": encoded(one.header.shape),
-            "seconds": one.seconds,
+            "seconds": one.seconds if one.ending else None,
             "speedup": one.ending.speedup if one.ending else None,
             "ending": encoded(one.ending),
         }
@@ -250,7 +250,7 @@ _RUNS: Final = (
 )
 
 
-def runs_table(runs: Iterable[Summary]) -> ReportTable:
+def runs_table(runs: Iterable[TracedRun]) -> ReportTable:
     """Tabulate runs, a line each."""
     title = "Tuning runs, the latest last; `asmtune runs show RUN` shows one"
     spare = ("s", "timed", "compiled", "dtypes", "device")
@@ -282,6 +282,6 @@ def run_json(run: TracedRun) -> str:
     return document_text(RUN_FORMAT, document)
 
 
-def runs_json(runs: Sequence[Summary]) -> str:
+def runs_json(runs: Sequence[TracedRun]) -> str:
     """Write runs in short, oldest first: `{"format", "version", "runs": [...]}`."""
     return document_text(RUNS_FORMAT, {"runs": run_rows(runs)})

@@ -7,8 +7,6 @@ nulls, so that loading it can execute nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from json.encoder import encode_basestring_ascii
-from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from asmtune.base import json_codec
@@ -22,6 +20,8 @@ from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 _T = TypeVar("_T")
 
 PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
+_KEY: Final = ("kernel", "shape", "dtypes", "device")
+_JSON: Final = ("shape", "dtypes", "winner")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
 
@@ -29,11 +29,6 @@ SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
 def key_digest(key: TuneKey) -> str:
     """Return a key's identity (64 hex digits), whatever the order of its mappings."""
     return digest(canonical(key_to_json(key)))
-
-
-_TEXTS: Final = ("kernel", "device", *sorted(PROVENANCE_FIELDS))
-_texts: Final = itemgetter(*_TEXTS)
-_MADE: Final = f"{{{','.join(f'{canonical(name)}:%s' for name in _TEXTS[2:])}}}"
 
 
 def head_columns(record: TuneRecord) -> dict[str, Any]:
@@ -53,61 +48,51 @@ def key_columns(key: TuneKey) -> dict[str, Any]:
     }
 
 
-def head_fields(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the canonical text of each field of a head, from a row's columns.
-
-    Those that hold JSON are taken as they are: `canonical` has written them.
-
-    Raises:
-        InputError: a column is no text.
-    """
-    try:
-        kernel, device, *made = map(encode_basestring_ascii, _texts(row))
-    except TypeError:
-        odd = next(name for name in _TEXTS if not isinstance(row[name], str))
-        raise json_codec.expected("text", odd, row[odd]) from None
-    shape, dtypes = row["shape"], row["dtypes"]
-    key = f'{{"device":{device},"dtypes":{dtypes},"kernel":{kernel},"shape":{shape}}}'
-    return {"key": key, "provenance": _MADE % tuple(made), "winner": row["winner"]}
+def sealed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with its seal: the digest of all columns but the id, which the table gives."""
+    columns = {name: value for name, value in row.items() if name not in ("id", "seal")}
+    return {**columns, "seal": digest(canonical(columns))}
 
 
-def head_seal(fields: Mapping[str, str], beside: Any) -> str:
-    """Return the digest of a head's fields and of a JSON value that the row holds beside them."""
-    return digest(_head_text(fields, beside))
-
-
-def _head_text(fields: Mapping[str, str], beside: Any) -> str:
-    of_key, made, winner = fields["key"], fields["provenance"], fields["winner"]
-    return f'[{{"key":{of_key},"provenance":{made},"winner":{winner}}},{canonical(beside)}]'
-
-
-def sealed_fields(row: Mapping[str, Any], seal: Any, beside: Any) -> dict[str, str]:
-    """Return `head_fields` of a row that matches its seal and the digest of its key.
+def check_seal(row: Mapping[str, Any]) -> None:
+    """Check a row against its seal.
 
     Raises:
         InputError: a value has changed since they were written.
     """
-    fields = head_fields(row)
-    check_seal(seal, _head_text(fields, beside))
-    if row["digest"] != digest(fields["key"]):
-        raise InputError("its key does not match its digest")
-    return fields
-
-
-def check_seal(seal: Any, sealed: str) -> None:
-    """Check a text against its digest.
-
-    Raises:
-        InputError: one of them has changed.
-    """
-    if not sealed.isascii() or seal != digest(sealed):
+    if row["seal"] != sealed(row)["seal"]:
         raise InputError("its values do not match its seal")
 
 
-def read_head(fields: Mapping[str, str]) -> TuneRecord:
-    """Read the fields of a head, as `sealed_fields` gives them, as a record without timings."""
-    value = {name: json_codec.json_of(text, f"row.{name}") for name, text in fields.items()}
-    return record_from_json({**value, "measurements": [], "failures": []}, "row")
+def read_row(row: Mapping[str, Any], measurements: Any = (), failures: Any = ()) -> TuneRecord:
+    """Check a row with the columns of a head, and read it as a record.
+
+    Args:
+        row: the row.
+        measurements: JSON values of the record's timings.
+        failures: JSON values of its failures.
+
+    Raises:
+        InputError: the row has changed since it was written, or holds no record.
+    """
+    check_seal(row)
+    named = {name: json_codec.json_of(row[name], f"row.{name}") for name in _JSON}
+    value = {
+        "key": {name: named.get(name, row[name]) for name in _KEY},
+        "winner": named["winner"],
+        "provenance": {name: row[name] for name in PROVENANCE_FIELDS},
+        "measurements": [*measurements],
+        "failures": [*failures],
+    }
+    record = record_from_json(value, "row")
+    if row["digest"] != key_digest(record.key):
+        raise InputError("its key does not match its digest")
+    return record
+
+
+def read_tried(text: Any) -> frozenset[str]:
+    """Read the names of alternatives in a column; raises as `record_from_json`."""
+    return frozenset(_CODEC.read(tuple[str, ...], json_codec.json_of(text, "tried"), "tried"))
 
 
 def config_text(config: Config) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, insert, true
 
@@ -15,7 +15,7 @@ from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import records, tables, transactions
+from asmtune.store import records, tables
 from asmtune.store.lookup import (
     EarlierOutcomes,
     RecordSummary,
@@ -23,7 +23,6 @@ from asmtune.store.lookup import (
     StoreFinding,
     StoreLookup,
     StoreWarning,
-    UnfinishedRun,
     differences,
     judge,
     merge_outcomes,
@@ -33,12 +32,13 @@ from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import DamagedStoreError
 from asmtune.store.records import Change, Reading
 from asmtune.store.tables import LoadedRow, keys, matching, of_key, predictions, trials
-from asmtune.store.transactions import Database, OnCorrupt
+from asmtune.store.transactions import Database
 
 _T = TypeVar("_T")
 
 
-class Store:
+@dataclass(frozen=True, eq=False)
+class Store(Database):
     """Tune records by key, and what is known of keys that have none; made with `Store.open`.
 
     Several processes and threads may use one at a time; each call is one transaction, or reads a
@@ -50,51 +50,7 @@ class Store:
     stay, and reading a damaged record raises `StoreError` too.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._indexes: dict[str, KeyIndex] = {}
-
-    @classmethod
-    def open(
-        cls,
-        where: str | Path,
-        *,
-        on_corrupt: OnCorrupt = "error",
-        patience_s: float = transactions.BUSY_SECONDS,
-    ) -> Self:
-        """Open the store in a file, or in the database that a URL names; make it where missing.
-
-        Args:
-            where: path of an SQLite file, or a URL such as `postgresql://user@host/name`.
-            on_corrupt: see `Database`.
-            patience_s: see `Database`.
-
-        Raises:
-            InputError: the URL names no database driver that is installed.
-            StoreError: the store cannot be read or made, or a newer asmtune has written it.
-        """
-        database = Database.at(where, on_corrupt, patience_s)
-        database.ready()
-        return cls(database)
-
-    def close(self) -> None:
-        """Disconnect from the database; a file is closed after each call anyway."""
-        self._database.engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def place(self) -> str:
-        """Name the store in messages; holds no password."""
-        return self._database.place
-
-    def transact(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:
-        """Run `work` in a transaction; only for modules of this package."""
-        return self._database.transact(work, writes=writes)
+    _indexes: dict[str, KeyIndex] = field(default_factory=dict, repr=False)
 
     def find(self, key: TuneKey) -> TuneRecord | None:
         """Return the record of a key, valid or stale."""
@@ -170,7 +126,7 @@ class Store:
         return list(map(records.parse, fetched))
 
     def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
-        for batch in self._batches(reading, condition, self._database.transact):
+        for batch in self._batches(reading, condition, self.transact):
             yield from self._sound(reading, batch)  # nothing of a batch with a damaged record
 
     @staticmethod
@@ -187,7 +143,7 @@ class Store:
         """Return the values of rows; set damaged ones aside, or raise where one is a record."""
         rows_read = list(read)
         damaged = [row for row in rows_read if row.value is None]
-        if damaged and reading.table is keys and not self._database.sets_aside:
+        if damaged and reading.table is keys and not self.sets_aside:
             first = damaged[0]
             raise StoreError(
                 f"store {self.place}: record {first.place} is damaged ({first.problem}); `asmtune "
@@ -198,7 +154,7 @@ class Store:
         return [row.value for row in rows_read if row.value is not None]
 
     def _set_aside(self, reading: Reading[_T], damaged: Sequence[LoadedRow[_T]]) -> None:
-        if not damaged or not self._database.sets_aside:
+        if not damaged or not self.sets_aside:
             return
         condition = reading.own.in_([row.id for row in damaged])
         self.transact(lambda c: tables.delete_rows(c, reading.table, condition), writes=True)
@@ -218,7 +174,6 @@ class Store:
         Raises:
             InputError: a value cannot be stored, such as a NaN time or a config value that is
                 not a number, string or boolean; the message names it.
-            StoreError: the store cannot be written.
         """
         self.save_all([record])
 
@@ -235,7 +190,6 @@ class Store:
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         for batch in records.prepared_batches(saved, checked=checked):
             self.transact(partial(records.put, batch=batch), writes=True)
@@ -252,7 +206,6 @@ class Store:
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         rows_of = [records.prepare(record)]
 
@@ -288,16 +241,15 @@ class Store:
         Raises:
             StoreError: the store cannot be read for a reason other than damage.
         """
-        once = self._database.once
         readings: tuple[Reading[Any], ...] = (
             records.WHOLE,
             records.PREDICTIONS,
             records.TRIALS,
         )
         try:
-            found = once(records.find_file_damage)
+            found = self.once(records.find_file_damage)
             for reading in readings:
-                read = chain.from_iterable(self._batches(reading, true(), once))
+                read = chain.from_iterable(self._batches(reading, true(), self.once))
                 found += filter(None, map(records.finding, read))
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
@@ -314,7 +266,6 @@ class Store:
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         if new := tables.trial_rows(key, provenance, measurements, failures):
             self.transact(lambda c: c.execute(insert(trials), new).close(), writes=True)
@@ -332,7 +283,7 @@ class Store:
 
     def unfinished(
         self, kernel: str | None = None, device: str | None = None
-    ) -> list[UnfinishedRun]:
+    ) -> list[RecordSummary]:
         """List runs that have not ended or were cut off, by kernel and device."""
         return unfinished_runs(self._select(records.TRIALS, matching(trials, kernel, device)))
 
@@ -341,7 +292,6 @@ class Store:
 
         Raises:
             InputError: as `save`.
-            StoreError: as `save`.
         """
         row = tables.prediction_row(prediction)
 
@@ -362,25 +312,3 @@ class Store:
     ) -> Iterator[StoredPrediction]:
         """Yield the predictions of keys not tuned since, by kernel and device."""
         return self._select(records.PREDICTIONS, matching(predictions, kernel, device))
-
-
-def write_for_readers(path: Path, shipped: Iterable[TuneRecord]) -> int:
-    """Write records as a store to ship: a new file for read-only places and for other users.
-
-    Returns:
-        How many there were.
-
-    Raises:
-        InputError: as `Store.save`.
-        StoreError: the path is taken, or the file cannot be written.
-    """
-    count = 0
-
-    def fill(connection: Connection) -> None:
-        nonlocal count
-        for batch in records.prepared_batches(shipped):
-            records.put(connection, batch)
-            count += len(batch)
-
-    transactions.make_for_readers(path, fill)
-    return count

@@ -8,10 +8,9 @@ row is unexpected, it answers "not sure", and the caller opens the `Store`.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -26,33 +25,16 @@ from asmtune.store.sqlite_file import (
     BESIDE,
     SCHEMA_DIGEST,
     SCHEMA_QUERY,
+    SCHEMA_VERSION,
     connect,
     connecting,
-    current,
     holds_content,
     schema_digest,
 )
 
-SCHEMA_VERSION: Final = 1
-"""Version of the store's tables (`tables`)."""
-
 PATIENCE_S: Final = 1.0
 """Seconds to wait for a lock. Readers of SQLite's write-ahead log wait for nobody, except while
 the log is being made or recovered."""
-
-_NAMES: Final = (
-    *("digest", "kernel", "shape", "dtypes", "device", "winner"),
-    *codec.PROVENANCE_FIELDS,
-)
-_SELECTED: Final = ", ".join(_NAMES)
-_TUNED: Final = f"SELECT head, seal, {_SELECTED} FROM keys WHERE digest = ?"
-_TRIED: Final = " UNION ALL ".join(
-    f"SELECT config FROM {table} WHERE key_id = (SELECT id FROM keys WHERE digest = :digest) "
-    "AND config LIKE '%@alternative%'"
-    for table in ("timings", "failures")
-)
-_PREDICTED: Final = f"SELECT seal, predicted_us, {_SELECTED} FROM predictions WHERE digest = ?"
-
 
 Origin = Literal["tuned", "predicted"]
 
@@ -110,46 +92,39 @@ def fast_lookup(
         with connecting(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:
             if not _is_known(connection):
                 return FastAnswer(False)
-            tuned = connection.execute(_TUNED, (digest,)).fetchone()
-            predicted = connection.execute(_PREDICTED, (digest,)).fetchone()
-            tried = connection.execute(_TRIED, {"digest": digest}).fetchall()
+            connection.row_factory = sqlite3.Row
+            found = [
+                connection.execute(f"SELECT * FROM {table} WHERE digest = ?", (digest,)).fetchone()
+                for table in ("keys", "predictions")
+            ]
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
         # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        seen = _valid(tuned, expected, "tuned")
-        if seen is None:
-            seen = _valid(predicted, expected, "predicted")
-        elif tried:
-            names = (Config.from_dict(json.loads(config)).alternative for (config,) in tried)
-            seen = replace(seen, tried=frozenset(filter(None, names)))
-    except (InputError, ValueError):
+        valid = (_valid(dict(row), expected) for row in found if row is not None)
+        return FastAnswer(True, next(filter(None, valid), None))
+    except InputError:
         return FastAnswer(False)
-    return FastAnswer(True, seen)
 
 
 def _is_known(connection: sqlite3.Connection) -> bool:
     """Tell whether a file is a store of this version; its tables are read only then."""
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
-    schema = current(connection.execute(SCHEMA_QUERY).fetchall())
-    if mark != APPLICATION_ID or schema_digest(sql for _, _, sql in schema) != SCHEMA_DIGEST:
-        return False
-    version = connection.execute("SELECT value FROM meta WHERE name = 'schema_version'")
-    return version.fetchall() == [(str(SCHEMA_VERSION),)]
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    schema = schema_digest(connection.execute(SCHEMA_QUERY).fetchall())
+    return (mark, version, schema) == (APPLICATION_ID, SCHEMA_VERSION, SCHEMA_DIGEST)
 
 
-def _valid(row: tuple[Any, ...] | None, expected: Provenance, how: Origin) -> StoredConfig | None:
-    """Parse a row; return None if it is missing, or not valid for `expected`.
+def _valid(row: dict[str, Any], expected: Provenance) -> StoredConfig | None:
+    """Read a row of `keys` or `predictions`; return None if it is not valid for `expected`.
 
     Raises:
         InputError: the row is malformed, or does not match its digest or its seal.
     """
-    if row is None:
-        return None
-    seal, beside, *values = row
-    fields = codec.sealed_fields(dict(zip(_NAMES, values, strict=True)), seal, beside)
-    head = codec.read_head(fields)
+    head = codec.read_row(row)
     if differences(head.provenance, expected):
         return None
-    return StoredConfig(head.winner, how, beside if how == "predicted" else None)
+    if "predicted_us" in row:
+        return StoredConfig(head.winner, "predicted", row["predicted_us"])
+    return StoredConfig(head.winner, "tuned", tried=codec.read_tried(row["tried"]))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -169,28 +169,34 @@ def _values(text: JsonText) -> Iterator[Any]:
     for name in text.names("document"):
         if name == "records" and text.peek() == "[":
             if "format" in fields and "version" in fields:
-                _check_head(fields)  # before any record of a newer version
+                check_header(
+                    fields, FORMAT, VERSION, fields
+                )  # before any record of a newer version
             fields[name] = []
             yield from text.items()
         else:
             fields[name] = text.value()
     text.end()
-    _check_head(fields)
+    check_header(fields, FORMAT, VERSION, ["records"])
     if not isinstance(fields.get("records"), list):
         raise expected("a list", "records", fields.get("records"))
 
 
-def _check_head(fields: Mapping[str, Any]) -> None:
-    if fields.get("format") != FORMAT:
-        raise expected(repr(FORMAT), "format", fields.get("format"))
-    version = fields.get("version")
-    if type(version) is not int or version < 1:
-        raise expected(f"a version from 1 to {VERSION}", "version", version)
-    if version > VERSION:
+def check_header(fields: Any, name: str, version: int, names: Collection[str]) -> None:
+    """Check the format, the version and the names of a document's fields.
+
+    Raises:
+        InputError: it is another format, or of another version, or has other fields.
+    """
+    form = fields.get("format") if isinstance(fields, Mapping) else None
+    if form != name:
+        raise expected(repr(name), "format", form)
+    found = fields.get("version")
+    if type(found) is not int or found != version:
         raise InputError(
-            f"version: {version} is newer than {VERSION}, which this asmtune knows: upgrade asmtune"
+            f"version is {found!r}, and this asmtune reads {version}: use the asmtune that wrote it"
         )
-    if unknown := sorted(fields.keys() - {"format", "version", "records"}):
+    if unknown := sorted(fields.keys() - {"format", "version", *names}):
         raise InputError(f"unknown field {shown(unknown[0])}")
 
 
@@ -237,12 +243,6 @@ def abridged(record: TuneRecord, count: int) -> TuneRecord:
     kept = sorted(ranked[: max(count, beside)], key=lambda timing: timing.median_us)
     failed = tuple(pair for pair in record.failures if pair[0].alternative is not None)
     return replace(record, measurements=tuple(map(_rounded, kept)), failures=failed)
-
-
-def without_samples(record: TuneRecord) -> TuneRecord:
-    """Leave the samples of a record's timings out."""
-    timings = (replace(timing, samples_us=()) for timing in record.measurements)
-    return replace(record, measurements=tuple(timings))
 
 
 def _rounded(timing: Measurement) -> Measurement:

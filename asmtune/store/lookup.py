@@ -81,31 +81,13 @@ class StoredPrediction:
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """An outcome of a run that has not ended; see `UnfinishedRun` for the rest."""
+    """An outcome of a run that has not ended; `source`, `triton` and `date` as in `Provenance`."""
 
     key: TuneKey
     source: str
     triton: str
     date: str
     outcome: TrialOutcome
-
-
-@dataclass(frozen=True)
-class UnfinishedRun:
-    """A tuning run that has not ended, or was cut off.
-
-    Attributes:
-        key: key that it tunes; `source` and `triton` are as in `Provenance`.
-        timed, failed: rows stored; a config that was timed twice counts twice.
-        date: date of the newest row, ISO 8601.
-    """
-
-    key: TuneKey
-    source: str
-    triton: str
-    timed: int
-    failed: int
-    date: str
 
 
 class RecordSummary(NamedTuple):
@@ -197,18 +179,20 @@ def merge_outcomes(
     )
 
 
-def unfinished_runs(trials: Iterable[StoredTrial]) -> list[UnfinishedRun]:
-    """Group trials by the run that they come from; by kernel, device and key."""
-    runs: dict[tuple[str, str, str], UnfinishedRun] = {}
+def unfinished_runs(trials: Iterable[StoredTrial]) -> list[RecordSummary]:
+    """Sum up each run that trials come from; by kernel, device and key.
+
+    A config that was timed twice counts twice; the date is that of the newest row.
+    """
+    runs: dict[tuple[str, str, str], RecordSummary] = {}
     for trial in trials:
         name = (codec.key_digest(trial.key), trial.source, trial.triton)
-        run = runs.get(name) or UnfinishedRun(trial.key, trial.source, trial.triton, 0, 0, "")
+        run = runs.get(name) or RecordSummary.at(trial.key, None, "")
         timed = isinstance(trial.outcome, Measurement)
-        counts = run.timed + timed, run.failed + (not timed)
-        runs[name] = UnfinishedRun(run.key, *name[1:], *counts, max(run.date, trial.date))
-    return sorted(
-        runs.values(), key=lambda run: (run.key.kernel, run.key.device, codec.key_digest(run.key))
-    )
+        timings, failures = run.timed + timed, run.failed + (not timed)
+        date = max(run.date, trial.date)
+        runs[name] = run._replace(date=date, timed=timings, failed=failures)
+    return sorted(runs.values(), key=lambda run: (run.kernel, run.device, run.digest))
 
 
 def _short(value: str) -> str:
@@ -231,6 +215,3 @@ class StoreFinding:
 
     place: str
     problem: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.problem}"

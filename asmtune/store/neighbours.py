@@ -186,13 +186,6 @@ class KeyIndex:
         absent = np.full(count, np.nan), np.full(count, _code(_ABSENT))
         return self.shapes.get(name, absent)
 
-    def only(self, ids: _Numbers) -> KeyIndex:
-        """Return the index without rows that are no longer there."""
-        kept = np.isin(self.ids, ids)
-        shapes = {name: (log[kept], code[kept]) for name, (log, code) in self.shapes.items()}
-        rest = (self.dtypes[kept], self.devices[kept], self.made[kept], self.store)
-        return KeyIndex(self.ids[kept], shapes, *rest)
-
     def nearest(self, key: TuneKey, now: Provenance | None = None) -> list[int]:
         """Return the ids of the `NEAREST` keys of each device that have the dtypes of a key.
 

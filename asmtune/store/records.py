@@ -1,7 +1,6 @@
-"""Tune records as rows of `keys`, `timings` and `failures`: written, read, checked and listed.
+"""Tune records as rows of `keys` and `outcomes`: written, read, checked and listed.
 
-What a row of `keys` is sealed by is a digest of text. Its columns are parts of that text, so that
-a seal is checked before anything is parsed, and without the samples of timings that nobody needs.
+A row of `keys` is sealed without its outcomes, whose digest is one of its columns.
 """
 
 from __future__ import annotations
@@ -9,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-import numpy as np
 from sqlalchemy import (
     ColumnElement,
     Connection,
@@ -28,6 +25,7 @@ from sqlalchemy import (
 )
 
 from asmtune.base import json_codec
+from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
@@ -36,15 +34,14 @@ from asmtune.store.neighbours import KeyIndex
 from asmtune.store.tables import (
     LoadedRow,
     delete_rows,
-    failures,
     keys,
     loaded,
     of_key,
-    parse_prediction,
-    parse_trial,
+    outcomes,
     predictions,
+    read_prediction,
+    read_trial,
     store_name,
-    timings,
     trials,
 )
 from asmtune.store.transactions import unlimited
@@ -58,23 +55,16 @@ of text, and take some 10 ms."""
 MANY: Final = 1000
 """Records that one transaction reads without their timings."""
 
-
-@dataclass(frozen=True)
-class RecordRows:
-    """The rows of a record, as they were read; of its outcomes what follows the position."""
-
-    row: Row[Any]
-    timed: Sequence[tuple[Any, ...]]
-    failed: Sequence[tuple[Any, ...]]
+_OUTCOMES: Final = ("measurements", "failures", "samples")
+"""Columns of `outcomes`, in the order of their seal."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A record as rows that can be written: `key`'s columns, and those of its outcomes."""
+    """A record as rows that can be written: of `keys`, and of `outcomes`."""
 
     key: dict[str, Any]
-    timed: list[dict[str, Any]]
-    failed: list[dict[str, Any]]
+    outcomes: dict[str, str]
 
 
 def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
@@ -90,13 +80,17 @@ def prepare(record: TuneRecord, *, checked: bool = False) -> Prepared:
     value = codec.record_to_json(record)
     if not checked:
         codec.record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
-    timed, failed = (list(map(_child_row, value[name])) for name in ("measurements", "failures"))
-    columns = codec.head_columns(record)
-    fields = codec.head_fields(columns)
-    texts = [_timing(**row) for row in timed], [_failure(**row) for row in failed]
-    seal = digest(_whole(fields, *texts))
-    head = codec.head_seal(fields, seal)
-    return Prepared({**columns, "seal": seal, "head": head}, timed, failed)
+    value["samples"] = [timing.pop("samples_us") for timing in value["measurements"]]
+    texts = {name: canonical(value[name]) for name in _OUTCOMES}
+    median_us = record.median_us
+    summed = {
+        "timed": len(record.measurements),
+        "failed": len(record.failures),
+        "median_us": None if median_us is None else float(median_us),
+        "tried": canonical(sorted(record.tried)),
+        "outcomes": digest(*texts.values()),
+    }
+    return Prepared(codec.sealed({**codec.head_columns(record), **summed}), texts)
 
 
 def prepared_batches(
@@ -106,13 +100,6 @@ def prepared_batches(
     left, prepared = iter(saved), partial(prepare, checked=checked)
     while batch := [*map(prepared, islice(left, BATCH))]:
         yield batch
-
-
-def _child_row(item: Mapping[str, Any]) -> dict[str, Any]:
-    row = {**item, "config": canonical(item["config"])}
-    if "samples_us" in row:
-        row["samples"] = canonical(row.pop("samples_us"))
-    return row
 
 
 def put(connection: Connection, batch: Sequence[Prepared]) -> None:
@@ -125,39 +112,8 @@ def put(connection: Connection, batch: Sequence[Prepared]) -> None:
         delete_rows(connection, table, digests(table, by_digest))
     connection.execute(insert(keys), [one.key for one in by_digest.values()])
     found = connection.execute(select(keys.c.id, keys.c.digest).where(digests(keys, by_digest)))
-    ids = {name: row_id for row_id, name in found}
-    for table, kind in ((timings, "timed"), (failures, "failed")):
-        rows = [
-            {"key_id": ids[name], "position": position, **row}
-            for name, one in by_digest.items()
-            for position, row in enumerate(getattr(one, kind))
-        ]
-        if rows:
-            connection.execute(insert(table), rows)
-
-
-def _whole(fields: Mapping[str, str], timed: Sequence[str], failed: Sequence[str]) -> str:
-    return (
-        f'{{"failures":[{",".join(failed)}],"key":{fields["key"]},'
-        f'"measurements":[{",".join(timed)}],'
-        f'"provenance":{fields["provenance"]},"winner":{fields["winner"]}}}'
-    )
-
-
-def _timing(config: Any, median_us: Any, p20_us: Any, p80_us: Any, samples: Any) -> str:
-    return (
-        f'{{"config":{config},"median_us":{_text(median_us)},"p20_us":{_text(p20_us)},'
-        f'"p80_us":{_text(p80_us)},"samples_us":{samples}}}'
-    )
-
-
-def _failure(config: Any, stage: Any, kind: Any, detail: Any) -> str:
-    texts = f'"detail":{_text(detail)},"kind":{_text(kind)},"stage":{_text(stage)}'
-    return f'{{"config":{config},{texts}}}'
-
-
-def _text(value: Any) -> str:
-    return repr(value) if type(value) is float else canonical(value)  # the same, and faster
+    rows = [{"key_id": row_id, **by_digest[name].outcomes} for row_id, name in found]
+    connection.execute(insert(outcomes), rows)
 
 
 def handles(
@@ -182,16 +138,15 @@ def digests(table: Table, names: Iterable[str]) -> ColumnElement[bool]:
     return table.c.digest.in_([name for name in map(str, names) if name.isascii()])
 
 
-_KEYS: Final = _in_order(select(keys), keys)
-_NAMES: Final = tuple(keys.c.keys())
+_RECORDS: Final = _in_order(
+    select(keys, *(outcomes.c[name] for name in _OUTCOMES)).join_from(keys, outcomes, isouter=True),
+    keys,
+)
 
 
-def fetch(connection: Connection, condition: ColumnElement[bool]) -> list[RecordRows]:
+def fetch(connection: Connection, condition: ColumnElement[bool]) -> Sequence[Row[Any]]:
     """Read the rows of the records that match, at most some hundreds; `parse` reads them."""
-    rows = _selected(_KEYS, connection, condition)
-    owners = [row.id for row in rows]
-    timed, failed = (_by_owner(connection, table, owners) for table in (timings, failures))
-    return [RecordRows(row, timed.get(row.id, ()), failed.get(row.id, ())) for row in rows]
+    return _selected(_RECORDS, connection, condition)
 
 
 def _selected(
@@ -200,64 +155,42 @@ def _selected(
     return connection.execute(query.where(condition)).all()
 
 
-def _by_owner(
-    connection: Connection, table: Table, owners: Sequence[int]
-) -> dict[int, list[tuple[Any, ...]]]:
-    query = select(table).where(table.c.key_id.in_(owners))
-    children = connection.execute(query.order_by(table.c.key_id, table.c.position)).all()
-    groups = groupby(map(tuple, children), itemgetter(0))
-    return {key_id: [row[2:] for row in group] for key_id, group in groups}
-
-
-def parse(record: RecordRows, *, samples: bool = True) -> LoadedRow[TuneRecord]:
-    """Check a record's rows against digest and seal, and read them; outside of transactions.
+def parse(row: Row[Any], *, samples: bool = True) -> LoadedRow[TuneRecord]:
+    """Check a record's row against digest and seals, and read it; outside of transactions.
 
     Args:
-        record: its rows.
+        row: the row, as `fetch` reads it.
         samples: whether to read the samples of timings, which are most of a record.
     """
-    return loaded(record.row, lambda row: _record(row, record, samples=samples))
+    return loaded(row, partial(_record, samples=samples))
 
 
-def _record(row: Row[Any], record: RecordRows, *, samples: bool) -> TuneRecord:
-    fields = _fields(row._asdict())
-    failed = [_failure(*one) for one in record.failed]
-    text = _whole(fields, [_timing(*one) for one in record.timed], failed)
-    codec.check_seal(row.seal, text)
-    if not samples:
-        text = _whole(fields, [_timing(*(*one[:-1], "[]")) for one in record.timed], failed)
-    return codec.record_from_json(json_codec.json_of(text, "row"), "row")
-
-
-def _fields(columns: Mapping[str, Any]) -> dict[str, str]:
-    return codec.sealed_fields(columns, columns["head"], columns["seal"])
+def _record(row: Row[Any], *, samples: bool) -> TuneRecord:
+    columns = row._asdict()
+    texts = [columns.pop(name) for name in _OUTCOMES]
+    sound = all(isinstance(text, str) and text.isascii() for text in texts)
+    if not sound or row.outcomes != digest(*texts):
+        raise InputError("its outcomes do not match their seal")
+    timings, failed, taken = (json_codec.json_of(text, "row") for text in texts)
+    if not (isinstance(timings, list) and isinstance(failed, list) and isinstance(taken, list)):
+        raise InputError("its outcomes are no lists")
+    if samples:
+        pairs = zip(timings, taken, strict=False)
+        timings = [{**t, "samples_us": own} if isinstance(t, dict) else t for t, own in pairs]
+    return codec.read_row(columns, timings, failed)
 
 
 def _head(row: Row[Any]) -> TuneRecord:
-    return codec.read_head(_fields(row._asdict()))
-
-
-def _count(table: Table) -> Any:
-    return select(func.count()).where(table.c.key_id == keys.c.id).scalar_subquery()
-
-
-_WON: Final = and_(timings.c.key_id == keys.c.id, timings.c.config == keys.c.winner)
-_SUMMARY: Final = _KEYS.add_columns(
-    _count(timings).label("timed"),
-    _count(failures).label("failed"),
-    select(timings.c.median_us).where(_WON).limit(1).scalar_subquery().label("median_us"),
-)
+    return codec.read_row(row._asdict())
 
 
 def _summary(row: Row[Any]) -> RecordSummary:
-    columns = dict(zip(_NAMES, row, strict=False))  # the counts follow
-    _fields(columns)
-    kernel, device = columns["kernel"], columns["device"]
-    shape = json_codec.scalars_of(json_codec.json_of(columns["shape"], "row.shape"), "row.shape")
-    dtypes = _key(kernel, columns["dtypes"], device).dtypes
-    winner = _winner(columns["winner"])
-    key = (columns["digest"], kernel, shape, dtypes, device)
-    return RecordSummary(*key, winner, columns["date"], *row[-3:])
+    codec.check_seal(row._asdict())
+    shape = json_codec.scalars_of(json_codec.json_of(row.shape, "row.shape"), "row.shape")
+    dtypes = _key(row.kernel, row.dtypes, row.device).dtypes
+    key = (row.digest, row.kernel, shape, dtypes, row.device)
+    counts = (row.timed, row.failed, row.median_us)
+    return RecordSummary(*key, _winner(row.winner), row.date, *counts)
 
 
 # All but the sizes of a shape is alike in many records, and read once.
@@ -306,18 +239,17 @@ class Reading(Generic[_T]):
         return found
 
 
-def _of_table(table: Table, parse: Callable[[Row[Any]], LoadedRow[_T]]) -> Reading[_T]:
-    return Reading(table, partial(_selected, _in_order(select(table), table)), parse, MANY)
+def _of_table(table: Table, read: Callable[[Row[Any]], _T]) -> Reading[_T]:
+    fetch = partial(_selected, _in_order(select(table), table))
+    return Reading(table, fetch, partial(loaded, parse=read), MANY)
 
 
 WHOLE: Final = Reading(keys, fetch, parse, BATCH)
 UNSAMPLED: Final = Reading(keys, fetch, partial(parse, samples=False), BATCH)
-HEADS: Final = _of_table(keys, partial(loaded, parse=_head))
-SUMMARIES: Final = Reading(
-    keys, partial(_selected, _SUMMARY), partial(loaded, parse=_summary), MANY
-)
-PREDICTIONS: Final = _of_table(predictions, parse_prediction)
-TRIALS: Final = _of_table(trials, parse_trial)
+HEADS: Final = _of_table(keys, _head)
+SUMMARIES: Final = _of_table(keys, _summary)
+PREDICTIONS: Final = _of_table(predictions, read_prediction)
+TRIALS: Final = _of_table(trials, read_trial)
 
 
 def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[TuneRecord] | None:
@@ -332,7 +264,7 @@ _INDEXED: Final = ("id", "shape", "dtypes", "device", "source", "triton")
 
 
 class Change(NamedTuple):
-    """An index without what is gone, and rows that it lacks, at most `MANY`."""
+    """An index, empty where rows of it are gone, and rows that it lacks, at most `MANY`."""
 
     known: KeyIndex
     rows: Sequence[Row[Any]]
@@ -346,14 +278,12 @@ def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change:
     sums = select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
     if tuple(map(int, connection.execute(sums).one())) == (len(index.ids), index.ids.sum()):
         return Change(index, ())
+    query = read.where(own).order_by(keys.c.id).limit(MANY)
     newest = int(index.ids.max(initial=0))
-    newer = read.where(own, keys.c.id > newest).order_by(keys.c.id).limit(MANY)
-    if rows := connection.execute(newer).all():
+    if rows := connection.execute(query.where(keys.c.id > newest)).all():
         return Change(index, rows)
-    # Deleted, or added by a transaction of a server that ended after a later one.
-    present = np.array(connection.execute(select(keys.c.id).where(own)).scalars().all(), np.int64)
-    late = np.setdiff1d(present, index.ids)[:MANY].tolist()
-    return Change(index.only(present), connection.execute(read.where(keys.c.id.in_(late))).all())
+    # Some are deleted, or were added by a transaction of a server that ended after a later one.
+    return Change(KeyIndex(store=store), connection.execute(query).all())
 
 
 def find_file_damage(connection: Connection) -> list[StoreFinding]:
@@ -363,18 +293,10 @@ def find_file_damage(connection: Connection) -> list[StoreFinding]:
         unlimited(connection)
         texts = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
         problems = [" ".join(str(text).split()) for text in texts if text != "ok"]
-    if orphans := _count_orphans(connection):
-        problems.append(f"{orphans} timings or failures belong to no record")
+    orphans = select(func.count()).where(outcomes.c.key_id.not_in(select(keys.c.id)))
+    if count := connection.execute(orphans).scalar_one():
+        problems.append(f"{count} rows of timings and failures belong to no record")
     return [StoreFinding("file", problem) for problem in problems]
-
-
-def _count_orphans(connection: Connection) -> int:
-    known = select(keys.c.id)
-    counts = (
-        select(func.count()).select_from(table).where(table.c.key_id.not_in(known))
-        for table in (timings, failures)
-    )
-    return sum(connection.execute(count).scalar_one() for count in counts)
 
 
 def finding(loaded: LoadedRow[Any]) -> StoreFinding | None:

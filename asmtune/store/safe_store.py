@@ -36,8 +36,7 @@ from asmtune.store.lease import (
 )
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
 from asmtune.store.places import translated
-from asmtune.store.shipped import store_exists
-from asmtune.store.sqlite_file import BESIDE, OwnThreadError
+from asmtune.store.sqlite_file import BESIDE, OwnThreadError, store_exists
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
@@ -154,12 +153,6 @@ class SafeStore:
         return acquire_lease(
             guarded, claim, wait_s=wait_s, pace=self._pace, watch=watch, on_wait=on_wait
         )
-
-    def close(self) -> None:
-        """Disconnect from the database; the next call opens it again."""
-        store, self._store = self._store, None
-        if store is not None:
-            store.close()
 
     def _call(self, work: Callable[[Store], _T], default: _T, access: _Access = "reads") -> _T:
         """Run work on the store; turn its errors into warnings and return `default` instead."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,13 +19,13 @@ from typing import Any, Final
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest
-from asmtune.base.json_codec import expected, fields_of, parse_json, to_json
+from asmtune.base.json_codec import expected, parse_json, to_json
 from asmtune.base.text import user_stacklevel
 from asmtune.base.trust import fault_line, trusted_file, trusted_folder
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.codec import config_text, key_digest, read
-from asmtune.store.interchange import abridged
+from asmtune.store.interchange import abridged, check_header
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.sqlite_file import creation_lock
 
@@ -61,22 +61,6 @@ def configs_of(record: TuneRecord, count: int) -> KeyedConfigs | None:
 def unique_configs(configs: Iterable[Config]) -> list[Config]:
     """Return configs in their order, equal ones once."""
     return list({config_text(config): config for config in configs}.values())
-
-
-def header_of(document: Any, name: str, version: int) -> None:
-    """Check the format and the version of a document.
-
-    Raises:
-        InputError: it is another format, or of another version.
-    """
-    form = document.get("format") if isinstance(document, Mapping) else None
-    if form != name:
-        raise expected(repr(name), "format", form)
-    if type(document.get("version")) is not int or document["version"] != version:
-        raise InputError(
-            f"version is {document.get('version')!r}, and this asmtune reads {version}; "
-            "export it again, or use the asmtune that wrote it"
-        )
 
 
 class SeedFolder:
@@ -139,8 +123,8 @@ class SeedFolder:
         except ValueError as error:
             raise InputError(f"{path}: not JSON ({error})") from error
         try:
-            header_of(document, FORMAT, VERSION)
-            values = fields_of(document, "file", ("format", "version", "entries"))["entries"]
+            check_header(document, FORMAT, VERSION, ["entries"])
+            values = document.get("entries")
             if not isinstance(values, list):
                 raise expected("a list", "entries", values)
             return [_entry(value, f"entries[{i}]") for i, value in enumerate(values)]

@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib import resources
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from asmtune.base.errors import StoreError
-from asmtune.base.trust import STORE_ELSEWHERE, fault_line
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.lookup import StoreLookup, judge
+
+if TYPE_CHECKING:
+    from asmtune.store.database import Store
+    from asmtune.store.safe_store import SafeStore
 
 
 def shipped_records() -> tuple[TuneRecord, ...]:
@@ -60,12 +61,6 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     return answer
 
 
-def forget_shipped() -> None:
-    """Forget the files read, so that they are read again when next needed."""
-    for function in (_files, _parsed):
-        function.cache_clear()
-
-
 @cache
 def _files() -> dict[str, bytes]:
     try:
@@ -82,15 +77,7 @@ def _parsed(name: str) -> tuple[TuneRecord, ...]:
     return interchange.loads(_files()[name], f"asmtune.shipped/{name}")
 
 
-class UserLayer(Protocol):
-    """The user's layer as `find_tuned` needs it: a `Store` or a `SafeStore`."""
-
-    def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
-        """Look up a key, as `Store.lookup` does."""
-        ...
-
-
-def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> StoreLookup:
+def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | None) -> StoreLookup:
     """Look up a key in the user's store, then in the shipped layer.
 
     A hit of the user's store wins over a shipped one: it was measured on the user's machine.
@@ -110,18 +97,3 @@ def find_tuned(key: TuneKey, expected: Provenance, store: UserLayer | None) -> S
         return own
     shipped = shipped_lookup(key, expected)
     return shipped if shipped.outcome == "hit" or own.outcome == "miss" else own
-
-
-def store_exists(path: Path) -> bool:
-    """Tell whether a store's file exists; makes no file and loads no database code.
-
-    Raises:
-        StoreError: its folder cannot be read.
-    """
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise StoreError(fault_line("store", path, error, STORE_ELSEWHERE)) from error
-    return True

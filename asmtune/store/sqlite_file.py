@@ -1,7 +1,7 @@
 """SQLite files of stores, without SQLAlchemy: which files are ours, connections, and forks.
 
 A file is ours if it is a regular file that carries our application id. Nothing else is ever
-written, renamed or replaced. Before a query, `schema_problem` shows that the tables are plain
+written, renamed or replaced. Before a query, `schema_digest` shows that the tables are plain
 tables of ours: a view in the place of one could run for ever, or answer anything.
 
 SQLite's handles and locks do not survive a fork: a child that opens the same file takes the
@@ -19,7 +19,7 @@ import sqlite3
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from urllib.parse import quote
 from asmtune.base.atomic_write import lock_descriptor
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import digest
+from asmtune.base.trust import STORE_ELSEWHERE, fault_line
 
 ELSEWHERE: Final = "or set ASMTUNE_STORE_URL to another place"
 """Advice that fits every error of a store."""
@@ -40,20 +41,13 @@ _ID_PLACE: Final = slice(68, 72)  # of the application id in an SQLite file's he
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps beside its own, and reads changes from."""
 
-SCHEMA_DIGEST: Final = "294525abd11d09aced8f158e674af9b69ef41174b6f20b599a5cfc5323dfacda"
+SCHEMA_DIGEST: Final = "fc02fcd1df67e49e7d4e3260cb77a52f641e3cebd857ed2caf1ee43f3e4102ed"
 """`schema_digest` of a new store's file; a test compares them."""
 
-_FORMER: Final = {
-    "examples": "a822f46573680356eeb7f2be81c6f4fa63584723d47c39f4043fd839093240ea",
-    "examples_by_kernel": "fc2761f5e2bd9da0e0411159bcefe7e6e6a0208c590ca71f9a1eb938ce29c434",
-}
-"""Digests of the statements of a table that stores had once; a file may have it, and nothing reads
-it."""
+SCHEMA_VERSION: Final = 1
+"""Version of the store's tables (`tables`), and SQLite's `user_version` of a store's file."""
 
-# Tables that SQLite itself makes: for `AUTOINCREMENT`, and where a user has run `ANALYZE`.
-_OF_SQLITE: Final = ("sqlite_stat1", "sqlite_stat4", "sqlite_sequence")
-
-SCHEMA_QUERY: Final = "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+SCHEMA_QUERY: Final = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 
 _STEPS: Final = 100_000
 """Instructions of SQLite's machine, about 2 ms, between two looks at the clock."""
@@ -254,15 +248,6 @@ def is_read_only(path: Path) -> bool:
     return not writable and identity(real) == seen
 
 
-_KINDS: Final = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
-
-
 def holds_content(path: Path) -> bool:
     """Tell whether a regular file with content is at the path, and not nothing or an empty one.
 
@@ -274,16 +259,30 @@ def holds_content(path: Path) -> bool:
         status = path.stat()
     except FileNotFoundError:
         if path.is_symlink():
-            raise _no_file(path, f"a link to {path.readlink()}, which is missing") from None
+            raise _no_file(path, "leads to a missing file") from None
         return False
     if not stat.S_ISREG(status.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), "special")
-        raise _no_file(path, f"{kind}, and no file")
+        raise _no_file(path, "is no file")
     return status.st_size > 0
 
 
-def _no_file(path: Path, kind: str) -> StoreError:
-    return StoreError(f"store {path}: is {kind}; name a file, {ELSEWHERE}")
+def _no_file(path: Path, problem: str) -> StoreError:
+    return StoreError(f"store {path}: {problem}; name a file, {ELSEWHERE}")
+
+
+def store_exists(path: Path) -> bool:
+    """Tell whether a store's file exists; makes no file and loads no database code.
+
+    Raises:
+        StoreError: its folder cannot be read.
+    """
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreError(fault_line("store", path, error, STORE_ELSEWHERE)) from error
+    return True
 
 
 def is_ours(path: Path) -> bool:
@@ -321,31 +320,7 @@ def creation_lock(path: Path, patience_s: float) -> Iterator[None]:
         os.close(descriptor)
 
 
-def current(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return rows of `SCHEMA_QUERY` without those of a table that stores had once."""
-    return [row for row in rows if _FORMER.get(row[1]) != schema_digest([row[2]])]
-
-
-def schema_problem(rows: Iterable[tuple[Any, ...]], expected: Iterable[str]) -> str | None:
-    """Return why the rows of `SCHEMA_QUERY` are not the tables of `expected`; None if they are."""
-    wanted = {_name_of(sql): schema_digest([sql]) for sql in expected}
-    actual = [row for row in current(rows) if row[1] not in _OF_SQLITE or row[0] != "table"]
-    if wanted.keys() - {name for _, name, _ in actual}:
-        return "a table is missing"
-    for kind, name, sql in actual:
-        if name not in wanted:
-            return f"{kind} {name!a} does not belong to the store"
-        if schema_digest([sql]) != wanted[name]:
-            return f"{kind} {name!a} is not the plain table that the store makes"
-    return "a table is there twice" if len(actual) != len(wanted) else None
-
-
-def schema_digest(statements: Iterable[Any]) -> str:
-    """Digest the words of a schema's statements, in any order."""
-    words = sorted(" ".join(re.findall(r"\w+", str(sql).lower())) for sql in statements)
+def schema_digest(rows: Iterable[Sequence[Any]]) -> str:
+    """Digest the words of a schema's statements, as `SCHEMA_QUERY` gives them, in any order."""
+    words = sorted(" ".join(re.findall(r"\w+", str(sql).lower())) for _, sql in rows)
     return digest(*words)
-
-
-def _name_of(statement: str) -> str:
-    words: list[str] = re.findall(r"\w+", statement)
-    return words[words.index("INDEX" if "INDEX" in words[:3] else "TABLE") + 1]

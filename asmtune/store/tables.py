@@ -1,22 +1,23 @@
 """The store's tables, in SQL that SQLite and PostgreSQL share, and rows of what has no record yet.
 
 Each row carries the digest of its key and a seal: a digest of all its values. A row is read
-back only where both match, so that a changed digit cannot become another config. A damaged
+back only where both match: a changed digit may parse and still be another config. A damaged
 row is returned with its problem, and the store decides what to do about it.
 
 Tables:
 
-    keys, timings, failures    records: tuned keys with every timing
-    trials                     timings and failures of runs that have not ended
-    predictions                configs that the model chose and nobody has timed
-    leases                     keys that a process is tuning now
-    meta                       the schema's version, and a random name of the store
+    keys           tuned keys: all of a record that a launch or a listing needs
+    outcomes       timings and failures of each, as JSON
+    trials         timings and failures of runs that have not ended
+    predictions    configs that the model chose and nobody has timed
+    leases         keys that a process is tuning now
+    meta           the schema's version, and a random name of the store
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -39,20 +40,24 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.fingerprint import canonical, digest
+from asmtune.base.fingerprint import canonical
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
-from asmtune.store.fast_lookup import SCHEMA_VERSION
 from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoredTrial, TrialOutcome
 from asmtune.store.places import damaged
-from asmtune.store.sqlite_file import APPLICATION_ID, ELSEWHERE, SCHEMA_QUERY, schema_problem
+from asmtune.store.sqlite_file import (
+    APPLICATION_ID,
+    ELSEWHERE,
+    SCHEMA_DIGEST,
+    SCHEMA_QUERY,
+    SCHEMA_VERSION,
+    schema_digest,
+)
 
 _T = TypeVar("_T")
 
@@ -80,34 +85,26 @@ keys = Table(
     *_texts(*_KEY),
     *_texts("winner"),
     *_texts(*codec.PROVENANCE_FIELDS),
-    # Digest of the whole record: a changed digit may parse and still be another config.
+    Column("timed", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("median_us", Double),
+    *_texts("tried"),
+    # Digest of the outcomes, so that the seal can be checked without them.
+    Column("outcomes", String(64), nullable=False),
     Column("seal", String(64), nullable=False),
-    # Digest of key, winner, provenance and seal: `fast_lookup` checks it without the timings.
-    Column("head", String(64), nullable=False),
     Index("keys_by_kernel", "kernel", "device"),
     # An id is never used twice: deleting a damaged row by its id cannot delete the good
     # record that another process has just put in its place.
     sqlite_autoincrement=True,
 )
 
-timings = Table(
-    "timings",
+# Not in `keys`, whose rows lie together when they are listed. Samples are most of a record, and
+# apart: few readers parse them.
+outcomes = Table(
+    "outcomes",
     metadata,
     Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    *_texts("config"),
-    Column("median_us", Double, nullable=False),
-    Column("p20_us", Double, nullable=False),
-    Column("p80_us", Double, nullable=False),
-    *_texts("samples"),
-)
-
-failures = Table(
-    "failures",
-    metadata,
-    Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    *_texts("config", "stage", "kind", "detail"),
+    *_texts("measurements", "failures", "samples"),
 )
 
 # Rows are only added, and deleted when the run's record is saved, so that writers never wait
@@ -150,6 +147,7 @@ def create(connection: Connection) -> None:
     """Make the tables and note their version; for one transaction."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
     metadata.create_all(connection)
     rows = {"schema_version": str(SCHEMA_VERSION), "store": secrets.token_hex(16)}
     connection.execute(insert(meta), [{"name": n, "value": v} for n, v in rows.items()])
@@ -160,61 +158,44 @@ def store_name(connection: Connection) -> str | None:
     return connection.execute(select(meta.c.value).where(meta.c.name == "store")).scalar()
 
 
-def are_present(connection: Connection, place: str, *, is_file: bool) -> bool:
-    """Return False where a server's database has no tables yet; check the version of others.
+def are_present(connection: Connection, place: str) -> bool:
+    """Return False where a server's database has no tables yet; check those of others.
 
-    Args:
-        connection: connection to the database.
-        place: name of the store in messages.
-        is_file: whether it is an SQLite file: files are made with their tables and our
-            application id, so that one without them is not a store.
+    Files are made with their tables and our application id: one without them is not a store.
 
     Raises:
         DamagedStoreError: the database does not hold the store's tables.
         StoreError: a newer asmtune has written it.
     """
-    if is_file:
-        _check_file(connection, place, (meta,))
-    elif not inspect(connection).has_table(meta.name):
+    if connection.dialect.name == "sqlite":
+        ask = connection.exec_driver_sql
+        if ask("PRAGMA application_id").scalar_one() != APPLICATION_ID:
+            raise damaged(place, "a database of another program")
+        _check_version(ask("PRAGMA user_version").scalar_one(), place)
+        # Statistics are there where a user has run `ANALYZE`.
+        schema = [row for row in ask(SCHEMA_QUERY) if not row[0].startswith("sqlite_stat")]
+        if schema_digest(schema) != SCHEMA_DIGEST:
+            raise damaged(place, "its tables are not those of a store")
+        return True
+    names = set(inspect(connection).get_table_names())
+    if meta.name not in names:
         return False
-    query = select(meta.c.value).where(meta.c.name == "schema_version")
-    text = connection.execute(query).scalar_one_or_none()
-    if not isinstance(text, str) or not text.isdecimal() or not 0 < len(text) < 10 or not int(text):
-        raise damaged(place, "no schema version")
-    if int(text) > SCHEMA_VERSION:
-        raise StoreError(
-            f"store {place}: written by a newer asmtune (schema {int(text)}, this one "
-            f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
-        )
-    if is_file:
-        _check_file(connection, place, metadata.sorted_tables)
-    elif not set(metadata.tables) <= set(inspect(connection).get_table_names()):
+    text = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
+    known = isinstance(text, str) and text.isdecimal() and len(text) < 10
+    _check_version(int(text or 0) if known else 0, place)
+    if not set(metadata.tables) <= names:
         raise damaged(place, "a table is missing")
     return True
 
 
-def statements(*of: Table) -> list[str]:
-    """Return the statements that make tables, and their indexes, in an SQLite file."""
-    dialect = sqlite.dialect()
-    made = [str(CreateTable(table).compile(dialect=dialect)) for table in of]
-    indexes = (index for table in of for index in table.indexes)
-    return [*made, *(str(CreateIndex(index).compile(dialect=dialect)) for index in indexes)]
-
-
-def _check_file(connection: Connection, place: str, of: Sequence[Table]) -> None:
-    """Check the mark and the tables of a file, before any of them is read.
-
-    Raises:
-        DamagedStoreError: the file is another program's, or a table is not one that we make.
-    """
-    if connection.exec_driver_sql("PRAGMA application_id").scalar_one() != APPLICATION_ID:
-        raise damaged(place, "a database of another program")
-    rows = [tuple(row) for row in connection.exec_driver_sql(SCHEMA_QUERY)]
-    if len(of) == 1:
-        rows = [row for row in rows if row[1] == of[0].name]
-    problem = schema_problem(rows, statements(*of))
-    if problem is not None:
-        raise damaged(place, problem)
+def _check_version(found: int, place: str) -> None:
+    if found > SCHEMA_VERSION:
+        raise StoreError(
+            f"store {place}: written by a newer asmtune (schema {found}, this one "
+            f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
+        )
+    if found != SCHEMA_VERSION:
+        raise damaged(place, f"schema version {found}")
 
 
 _CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000
@@ -265,11 +246,10 @@ def of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
 
 
 def delete_rows(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
-    """Delete the rows that match, with the timings and failures of records; return how many."""
+    """Delete the rows that match, with the outcomes of records; return how many."""
     if table is keys:
         owners = select(keys.c.id).where(condition)
-        for child in (timings, failures):
-            connection.execute(delete(child).where(child.c.key_id.in_(owners)))
+        connection.execute(delete(outcomes).where(outcomes.c.key_id.in_(owners)))
     return connection.execute(delete(table).where(condition)).rowcount
 
 
@@ -298,20 +278,18 @@ def trial_rows(
     values += [codec.failure_to_json(config, failure) for config, failure in failed]
     for value in values:
         _outcome(value, where)  # as it will be read
-    rows = [{**columns, "outcome": canonical(value)} for value in values]
-    return [{**row, "seal": digest(canonical(row))} for row in rows]
+    return [codec.sealed({**columns, "outcome": canonical(value)}) for value in values]
 
 
-def parse_trial(row: Row[Any]) -> LoadedRow[StoredTrial]:
-    """Check and read a row of `trials`."""
-    return loaded(row, _trial)
+def read_trial(row: Row[Any]) -> StoredTrial:
+    """Check and read a row of `trials`.
 
-
-def _trial(row: Row[Any]) -> StoredTrial:
-    columns = {name: value for name, value in row._mapping.items() if name != "id"}
-    texts = {name: json_codec.text_of(text, f"trial.{name}") for name, text in columns.items()}
-    codec.check_seal(texts.pop("seal"), canonical(texts))
-    named = {name: json_codec.json_of(texts[name], name) for name in ("shape", "dtypes")}
+    Raises:
+        InputError: it is damaged.
+    """
+    columns = row._asdict()
+    codec.check_seal(columns)
+    named = {name: json_codec.json_of(columns[name], name) for name in ("shape", "dtypes")}
     key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
     outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
     return StoredTrial(key, row.source, row.triton, row.date, outcome)
@@ -335,15 +313,14 @@ def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
     us = prediction.predicted_us
     if us is not None:
         us = json_codec.time_of(us, f"{where}.predicted_us")
-    seal = codec.head_seal(codec.head_fields(columns), us)
-    return {**columns, "predicted_us": us, "seal": seal}
+    return codec.sealed({**columns, "predicted_us": us})
 
 
-def parse_prediction(row: Row[Any]) -> LoadedRow[StoredPrediction]:
-    """Check and read a row of `predictions`."""
-    return loaded(row, _prediction)
+def read_prediction(row: Row[Any]) -> StoredPrediction:
+    """Check and read a row of `predictions`.
 
-
-def _prediction(row: Row[Any]) -> StoredPrediction:
-    head = codec.read_head(codec.sealed_fields(row._asdict(), row.seal, row.predicted_us))
+    Raises:
+        InputError: it is damaged.
+    """
+    head = codec.read_row(row._asdict())
     return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)

@@ -198,25 +198,7 @@ def set_aside(
     )
 
 
-def make_for_readers(path: Path, fill: Callable[[Connection], object]) -> None:
-    """Make a file that works where nothing can be written: without a log, readable by all.
-
-    Raises:
-        StoreError: the path is taken, or the file cannot be written.
-    """
-    with translated(str(path)), connecting(BUSY_SECONDS):
-        if holds_content(path):
-            raise StoreError(f"store {path}: exists already; delete it or name another file")
-        _create(Path(os.path.realpath(path)), fill, journal="DELETE", mode=0o644)
-
-
-def _create(
-    path: Path,
-    fill: Callable[[Connection], object] = lambda _: None,
-    *,
-    journal: str = "WAL",
-    mode: int = 0o600,
-) -> None:
+def _create(path: Path) -> None:
     """Build the file under another name, so that other processes only ever see it whole.
 
     Never close a file here that SQLite may have open in this process: that
@@ -227,11 +209,9 @@ def _create(
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with closing(connect(fresh, BUSY_SECONDS)) as raw:
-            raw.execute(f"PRAGMA journal_mode={journal}")  # persistent: stored in the file
+            raw.execute("PRAGMA journal_mode=WAL")  # persistent: stored in the file
         with begun(engine_of(fresh), writes=True) as connection:
             tables.create(connection)
-            fill(connection)
-        fresh.chmod(mode)
         fresh.rename(path)
     finally:
         _unlink_all(fresh)
@@ -242,9 +222,9 @@ def _unlink_all(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Database:
-    """The database of a store, which runs each call in a transaction of its own.
+    """A database whose calls run in a transaction each; made with `open`.
 
     Attributes:
         engine: engine of the database.
@@ -263,26 +243,46 @@ class Database:
     patience_s: float
 
     @classmethod
-    def at(cls, where: str | Path, on_corrupt: OnCorrupt, patience_s: float) -> Self:
-        """Make the database of a file or a URL; nothing is opened yet.
+    def open(
+        cls,
+        where: str | Path,
+        *,
+        on_corrupt: OnCorrupt = "error",
+        patience_s: float = BUSY_SECONDS,
+    ) -> Self:
+        """Open the database in a file, or the one that a URL names; make it where missing.
+
+        Args:
+            where: path of an SQLite file, or a URL such as `postgresql://user@host/name`.
+            on_corrupt: as the attribute.
+            patience_s: as the attribute.
 
         Raises:
             InputError: the URL cannot be read, or names no driver that is installed.
+            StoreError: the store cannot be read or made, or a newer asmtune has written it.
         """
         parsed = parse(where)
         if isinstance(parsed, Path):
-            engine = engine_of(parsed, patience_s)
-            return cls(engine, str(parsed), parsed, on_corrupt, patience_s)
-        engine = server_engine(parsed, patience_s)
-        return cls(engine, shown(parsed), None, on_corrupt, patience_s)
+            path, engine = parsed, engine_of(parsed, patience_s)
+        else:
+            path, engine = None, server_engine(parsed, patience_s)
+        database = cls(engine, shown(parsed), path, on_corrupt, patience_s)
+        database._make_tables()
+        return database
 
-    def ready(self) -> None:
-        """Check the store's tables; make them where they are missing.
+    def close(self) -> None:
+        """Disconnect from the database; a connection is closed after each call anyway."""
+        self.engine.dispose()
 
-        Raises:
-            StoreError: the store cannot be read or made, or a newer asmtune has written it.
-        """
-        present = partial(tables.are_present, place=self.place, is_file=self.path is not None)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _make_tables(self) -> None:
+        """Check the store's tables; make them where they are missing."""
+        present = partial(tables.are_present, place=self.place)
 
         def make(connection: Connection) -> None:
             if not present(connection):  # another process may have been faster
@@ -307,7 +307,7 @@ class Database:
                 return self.once(work, writes=writes)
             except StoreError as error:
                 with translated(self.place), alone(self.patience_s):
-                    self._set_aside(error, path, seen)
+                    self._replace(error, path, seen)
         return self.once(work, writes=writes)
 
     @property
@@ -316,7 +316,7 @@ class Database:
         writable = self.path is None or not is_read_only(self.path)
         return writable and self.on_corrupt == "set_aside"
 
-    def _set_aside(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
+    def _replace(self, error: StoreError, path: Path, seen: tuple[int, int] | None) -> None:
         """Set a file of ours aside where the error means damage; raise other errors again."""
         if seen is None or identity(path) != seen:
             return  # another process is setting it aside, has done so, or has deleted it

@@ -10,6 +10,5 @@ the search (`search`), which compiles in the background (`background_compiler`) 
 times, caps on registers, and the finals. `run_log` writes the trace, reports
 progress, and stores timings as they come, so that an interrupted run continues where it was.
 Where nothing is known of the device, or nothing can be read, `unranked` compiles and times all
-configs by Triton's own means. `options` are the user's choices,
-`api` is `asmtune.tune`.
+configs by Triton's own means. `options` are the user's choices.
 """

@@ -41,13 +41,7 @@ MOST_IMPORTED: Final = 8
 BEST_OF_EACH: Final = 2
 """Number of a record's fastest configs that are seeds; of the same code and key more."""
 
-SLOW: Final = 5.0
-"""Ratio to the best of its record from which a config counts as bad there."""
-
 _SIZES: Final = (int, float)
-
-AGREEING: Final = 2
-"""Records in which a config must be bad, and none in which it is not, to be tried last."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +50,11 @@ class Experience:
 
     Attributes:
         seeds: good on other shapes or devices, the nearest record's first.
-        shunned: failed or slow on this device wherever they were tried.
         origins: where the seeds of other devices are from, in words.
         imported: seeds of other origin, those of the key first.
     """
 
     seeds: tuple[Config, ...] = ()
-    shunned: frozenset[Config] = frozenset()
     origins: Mapping[Config, str] = field(default_factory=dict)
     imported: tuple[Config, ...] = ()
 
@@ -95,11 +87,10 @@ def experience(
             origins |= dict.fromkeys(fresh, one.origin)
         seeds |= dict.fromkeys(fresh)
     chosen = tuple(seeds)[:MOST_SEEDS]
-    tried_here = [one.record for one in near if one.recorded_on is None]
     named = {config: origins[config] for config in chosen if config in origins}
     by_nearness = sorted(imported, key=lambda entry: _remoteness(entry.key, key))
     configs = tuple(config for entry in by_nearness for config in entry.configs)
-    return Experience(chosen, _shunned(tried_here), named, configs)
+    return Experience(chosen, named, configs)
 
 
 def _remoteness(one: TuneKey, key: TuneKey) -> tuple[bool, bool, float]:
@@ -122,20 +113,6 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
         elif a != b:
             total += 1.0
     return total
-
-
-def _shunned(records: Sequence[TuneRecord]) -> frozenset[Config]:
-    bad: Counter[Config] = Counter()
-    good: set[Config] = set()
-    for record in records:
-        best = min((m.median_us for m in record.config_timings), default=0.0)
-        for measurement in record.config_timings:
-            if measurement.median_us > SLOW * best:
-                bad[measurement.config] += 1
-            else:
-                good.add(measurement.config)
-        bad.update(config for config, failure in record.failures if failure.stage != "rules")
-    return frozenset(c for c, count in bad.items() if count >= AGREEING and c not in good)
 
 
 MOST_SKETCHES: Final = 384
@@ -274,26 +251,39 @@ def first_ranking(
 
 def known_to(
     configs: Sequence[Config], remembered: EarlierOutcomes, experience: Experience
-) -> tuple[PriorTimings, dict[Config, Measurement]]:
-    """Select what earlier runs and other keys know of these configs; return it and the timings.
+) -> tuple[PriorTimings, dict[Config, Measurement], list[str]]:
+    """Select what earlier runs and other keys know of these configs.
 
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
-    cap, which is not of the space, is left out: it is derived again.
+    cap, which is not of the space, is left out: it is derived again. Hand-edited configs go first
+    among the seeds: no model can predict them.
+
+    Returns:
+        What the search begins with, timings of earlier runs, and notes on where it is from.
     """
     own = {config_text(config): config for config in configs}
     by_config = _keyed(((m.config, m) for m in remembered.measurements), own)
     measured = {config: replace(m, config=config) for config, m in by_config.items()}
-    seeds = [*imported_of(configs, experience)[:MOST_IMPORTED], *_own(experience.seeds, own)]
-    known = PriorTimings(
-        seeds=tuple(dict.fromkeys(seeds)),
-        shunned=frozenset(_own(experience.shunned, own)),
+    imported, near = _imported(configs, experience), _own(experience.seeds, own)
+    edited = (config for config in configs if config.ir_override is not None)
+    names = {config_text(config): origin for config, origin in experience.origins.items()}
+    origins = Counter(names[text] for text in map(config_text, near) if text in names)
+    notes = [f"tried first: {count} of {origin}" for origin, count in origins.items()]
+    if experience.imported:
+        notes += [
+            f"imported configs that are in the space: {len(imported)}; the first are timed first"
+        ]
+    if measured:
+        notes += [f"timings of earlier runs that are taken over: {len(measured)}"]
+    prior = PriorTimings(
+        seeds=tuple(dict.fromkeys([*edited, *imported[:MOST_IMPORTED], *near])),
         timings={config: m.median_us for config, m in measured.items()},
         failures=_keyed(((c, f) for c, f in remembered.failures if f.kind not in _PASSING), own),
     )
-    return known, measured
+    return prior, measured, notes
 
 
-def imported_of(configs: Sequence[Config], experience: Experience) -> list[Config]:
+def _imported(configs: Sequence[Config], experience: Experience) -> list[Config]:
     """Select the configs that equal an imported one in all values that the space has."""
     names = {name for config in configs for name in config.to_dict()}
 
@@ -304,19 +294,6 @@ def imported_of(configs: Sequence[Config], experience: Experience) -> list[Confi
     own = {config_text(config): config for config in configs}
     equal = (own.get(text(config)) for config in experience.imported)
     return list(dict.fromkeys(config for config in equal if config is not None))
-
-
-def seed_notes(known: PriorTimings, experience: Experience) -> tuple[str, ...]:
-    """Say which seeds are from other devices' records, a note a record."""
-    names = {config_text(config): origin for config, origin in experience.origins.items()}
-    origins = Counter(names[t] for seed in known.seeds if (t := config_text(seed)) in names)
-    return tuple(f"tried first: {count} of {origin}" for origin, count in origins.items())
-
-
-def with_edited(known: PriorTimings, configs: Sequence[Config]) -> PriorTimings:
-    """Put hand-edited configs first among the seeds: no model can predict them."""
-    edited = (config for config in configs if config.ir_override is not None)
-    return replace(known, seeds=tuple(dict.fromkeys((*edited, *known.seeds))))
 
 
 def _own(configs: Iterable[Config], own: Mapping[str, Config]) -> list[Config]:

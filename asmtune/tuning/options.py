@@ -31,7 +31,7 @@ class Effort:
         scorer: predicts before anything is timed.
         pace: configs a batch, and the expected gain below which the search ends. A space of
             no more configs than its first batch is compiled whole, without sketches.
-        limits: seconds, compiles and timings at most, and how many finalists there are.
+        limits: seconds and compiles at most, and how many finalists there are.
         caps: configs whose `maxnreg` is read off the best ones' machine code, at most; only
             where the space has no such axis.
         policy: how to time.
@@ -91,37 +91,16 @@ def effort_of(value: str | Effort) -> Effort:
     return EFFORTS[value]
 
 
-_US: Final = 1e3
-_SWITCHES: Final = ("use_cuda_graph", "cache_results")
-
-
-def hooks_of(choices: Mapping[str, Any]) -> TunerHooks:
-    """Return the user's hooks.
-
-    Raises:
-        InputError: one cannot be called.
-    """
-    return TunerHooks(_function(choices, "pre_hook"), _function(choices, "post_hook"))
-
-
-def do_bench_of(choices: Mapping[str, Any]) -> DoBench | None:
-    """Return the user's clock; None if `warmup`, `rep` or `use_cuda_graph` ask for ours.
-
-    Raises:
-        InputError: it cannot be called.
-    """
+def _do_bench(choices: Mapping[str, Any]) -> DoBench | None:
+    """Return the user's clock; None if `warmup`, `rep` or `use_cuda_graph` ask for ours."""
     given = _function(choices, "do_bench")
     figures = choices.get("warmup") is not None or choices.get("rep") is not None
     return None if figures or choices.get("use_cuda_graph") else given
 
 
-def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
-    """Change an effort's timing policy as the choices say.
-
-    Raises:
-        InputError: `warmup` or `rep` is no number of milliseconds, or a switch is no bool.
-    """
-    for name in _SWITCHES:
+def _policy(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
+    """Change an effort's timing policy as the choices say."""
+    for name in ("use_cuda_graph", "cache_results"):
         if not isinstance(choices.get(name, False), bool):
             raise InputError(f"{name}={choices[name]!r}: give True or False")
     warmup_us, rep_us = _microseconds(choices, "warmup"), _microseconds(choices, "rep")
@@ -131,13 +110,13 @@ def policy_of(policy: TimingPolicy, choices: Mapping[str, Any]) -> TimingPolicy:
         policy = replace(policy, entrant_us=rep_us)
     if choices.get("use_cuda_graph"):
         policy = replace(policy, mode="graph")
-    if do_bench_of(choices) is not None:
+    if _do_bench(choices) is not None:
         # Without samples a tie looks like a difference: the user's clock decides.
         policy = replace(policy, near_tie=0.0)
     return policy
 
 
-def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
+def _checks(choices: Mapping[str, Any]) -> CheckOptions:
     """Make the options of output checks; the user's hooks replace what they replace in Triton.
 
     In Triton a `pre_hook` replaces zeroing and keeping a copy, and a `post_hook` replaces putting
@@ -145,7 +124,7 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     """
     check, reference = choices.get("check", "close"), choices.get("reference")
     bound = check if isinstance(check, Bound) else None
-    if bound is None and check is not False and not (isinstance(check, str) and check in _CHECKS):
+    if bound is None and check is not False and check not in ("close", "bits"):
         raise ArgumentTypeError(
             f"check={shortened(repr(check))}: give 'close', 'bits', limits of errors such as "
             "Bound(p99=3e-2, clip=0.03), or False"
@@ -157,8 +136,8 @@ def checks_of(choices: Mapping[str, Any]) -> CheckOptions:
     has_pre, has_post = choices.get("pre_hook") is not None, choices.get("post_hook") is not None
     own: Any = choices.get("restore_value")
     restore = own if callable(own) and not is_kernel(own) else None
-    restored = () if restore is not None else named_arguments(choices, "restore_value")
-    zeroed = named_arguments(choices, "reset_to_zero")
+    restored = () if restore is not None else _names(choices, "restore_value")
+    zeroed = _names(choices, "reset_to_zero")
     return CheckOptions(
         check=check is not False,
         reference=reference,
@@ -175,19 +154,18 @@ def _tolerance(choices: Mapping[str, Any]) -> float | None:
     given: Any = choices.get("tolerance")
     if given is None:
         return None
-    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
+    if not _is_number(given) or not 0 < given < math.inf:
         raise InputError(f"tolerance={shortened(repr(given))}: give a number above 0, such as 0.01")
     if (check := choices.get("check", "close")) != "close":
         raise InputError(f"tolerance= belongs to check='close': leave it or check={check!r} out")
     return float(given)
 
 
-def named_arguments(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return the names of arguments that a choice lists.
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
-    Raises:
-        InputError: it is no list of names.
-    """
+
+def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return _listed(choices, name, "a list of names of arguments, such as ['out_ptr']")
 
 
@@ -211,15 +189,13 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
     if given is None:
         return None
     # Not `given < 0`, which lets NaN pass.
-    sound = isinstance(given, int | float) and not isinstance(given, bool)
-    if not sound or not 0 <= given < math.inf:
+    if not _is_number(given) or not 0 <= given < math.inf:
         raise InputError(f"{name}={given!r}: give milliseconds, a number of 0 or more")
-    return float(given) * _US
+    return 1e3 * float(given)
 
 
 OnBusy = Literal["wait", "fallback"]
 Check = Literal["close", "bits", False] | Bound
-_CHECKS: Final = ("close", "bits")
 
 
 class Choices(TypedDict, total=False):
@@ -303,15 +279,15 @@ class TuneOptions:
             raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'fallback'")
         effort = effort_of(choices.get("effort", "balanced"))
         return cls(
-            effort=replace(effort, policy=policy_of(effort.policy, choices)),
+            effort=replace(effort, policy=_policy(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
             seed=choices.get("seed", 0),
             search_held_tiles=choices.get("search_held_tiles", False),
             force=choices.get("force", False),
             on_busy=on_busy,
-            checks=checks_of(choices),
-            hooks=hooks_of(choices),
-            do_bench=do_bench_of(choices),
+            checks=_checks(choices),
+            hooks=TunerHooks(_function(choices, "pre_hook"), _function(choices, "post_hook")),
+            do_bench=_do_bench(choices),
             alternatives=checked_alternatives(choices.get("alternatives")),
         )

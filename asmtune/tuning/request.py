@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from asmtune.base.errors import ArgumentTypeError, InputError
@@ -67,7 +68,7 @@ class TuningRequest:
         # while another thread works it out would wait for.
         known: Provenance | None = vars(self).get("expected")
         if known is None:
-            known = expected_of(self.problem, self.space, self.choices)
+            known = provenance(self.problem, self.space, self.choices)
             vars(self)["expected"] = known
         return known
 
@@ -178,21 +179,28 @@ def key_of(problem: Problem, device: str) -> TuneKey:
 
 
 def provenance(
-    problem: Problem,
-    space: Space,
-    *,
-    tiles: bool = False,
-    clock: str = "",
-    checked_by: Sequence[str] = (),
+    problem: Problem, space: Space, choices: Mapping[str, Any] = MappingProxyType({})
 ) -> Provenance:
-    """Make the provenance of a config that is tuned here and now.
+    """Make the provenance of a config that is tuned here and now, by a user's choices.
 
-    `clock` is the name of the user's function that times, empty for ours. `checked_by` says how
-    outputs are checked where that is not by the dtypes' tolerances.
+    Loads nothing that tunes.
+
+    Raises:
+        InputError: a choice has an invalid value.
     """
-    aims = ("tiles",) if tiles else ()
-    made_with = versions()
-    source = source_digest(problem.kernel)
+    clock = ""
+    if choices.get("do_bench") is not None:
+        from asmtune.tuning.options import TuneOptions
+
+        clock = TuneOptions.of(cast("Choices", choices)).clock
+    check = choices.get("check")
+    checked_by = ["bits"] if check == "bits" else []
+    if choices.get("tolerance") is not None:
+        checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
+    if isinstance(check, Bound):
+        checked_by += [canonical(check.limits), _source_of(choices.get("reference"))]
+    aims = ("tiles",) if choices.get("search_held_tiles", False) else ()
+    made_with, source = versions(), source_digest(problem.kernel)
     return Provenance(
         # Timings of one source serve all its spaces; those of another clock must not, and what
         # failed by its bits or its errors must not count as failed elsewhere.
@@ -204,27 +212,6 @@ def provenance(
         driver=driver_version(),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def expected_of(problem: Problem, space: Space, choices: Mapping[str, Any]) -> Provenance:
-    """Make the provenance by a user's choices; load nothing that tunes.
-
-    Raises:
-        InputError: a choice has an invalid value.
-    """
-    clock = ""
-    if choices.get("do_bench") is not None:
-        from asmtune.tuning.options import TuneOptions
-
-        clock = TuneOptions.of(cast("Choices", choices)).clock
-    tiles = bool(choices.get("search_held_tiles", False))
-    check = choices.get("check")
-    checked_by = ["bits"] if check == "bits" else []
-    if choices.get("tolerance") is not None:
-        checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
-    if isinstance(check, Bound):
-        checked_by += [canonical(check.limits), _source_of(choices.get("reference"))]
-    return provenance(problem, space, tiles=tiles, clock=clock, checked_by=checked_by)
 
 
 def _source_of(function: Any) -> str:

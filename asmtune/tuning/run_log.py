@@ -99,8 +99,6 @@ class RunWatch(TuningListener):
     def decided(self, outcomes: Sequence[Outcome]) -> None:
         """Record the finals."""
         self._writer.final(outcomes)
-        timed = ((c, o) for c, o in outcomes if isinstance(o, Measurement))
-        self._final_us = {config: outcome.median_us for config, outcome in timed}
 
     def end(self, ending: Ending) -> None:
         """Record that the run has ended well."""

@@ -42,11 +42,8 @@ from asmtune.tuning.initial_state import (
     Experience,
     FirstRanking,
     first_ranking,
-    imported_of,
     is_short,
     known_to,
-    seed_notes,
-    with_edited,
 )
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import TuneOptions
@@ -241,17 +238,9 @@ class Session:
         remembered = EarlierOutcomes()
         if not self.options.force:
             remembered = self.store.earlier_outcomes(request.key, watch.expected)
-        known, measured = known_to(configs, remembered, self.experience)
-        for note in seed_notes(known, self.experience):
+        prior, measured, notes = known_to(configs, remembered, self.experience)
+        for note in notes:
             watch.note(note)
-        if self.experience.imported:
-            count = len(imported_of(configs, self.experience))
-            watch.note(
-                f"imported configs that are in the space: {count}; the first are timed first"
-            )
-        if measured:
-            watch.note(f"timings of earlier runs that are taken over: {len(measured)}")
-        prior = with_edited(known, configs)
         return State(ranking.verdicts, default, prior, later=ranking.later), measured
 
     def _bench(self, front: Front, effects: Effects) -> Bench:

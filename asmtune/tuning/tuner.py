@@ -37,7 +37,6 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import Layer, StoredPrediction
-from asmtune.store.neighbours import NEAREST
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
@@ -64,9 +63,8 @@ _READ: Final = "cuda"
 class Tuner:
     """Tunes requests one after another; requests of equal specialisation share their compiles.
 
-    `done` holds the last records of this call, which the requests after them learn from where the
-    store cannot keep them; `opener` is a `Session`'s. `unread` says why configs are not ranked,
-    where that turns out.
+    `opener` is a `Session`'s. `unread` says why configs are not ranked, where that turns out; it is
+    known beforehand of a device whose machine code nothing `ranks`.
     """
 
     funnel: Funnel
@@ -75,7 +73,7 @@ class Tuner:
     listener: TuningListener = field(default_factory=TuningListener)
     opener: Opener | None = None
     unread: str = "no config's machine code can be read here"
-    done: list[TuneRecord] = field(default_factory=list)
+    ranks: bool = True
 
     @classmethod
     def on_devices(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
@@ -109,7 +107,7 @@ class Tuner:
             if target is not None:
                 unread = f"machine code of backend {target.backend} is not read at launches"
             funnel = UnrankedFunnel.of(settings)
-            return UnrankedTuner(funnel, options, open_user_store(settings), unread=unread)
+            return cls(funnel, options, open_user_store(settings), unread=unread, ranks=False)
         scorer = make_scorer(options.effort.scorer)
         funnel = Funnel(target, scorer, settings, tiles=options.search_held_tiles)
         return cls(funnel, options, open_user_store(settings))
@@ -153,8 +151,6 @@ class Tuner:
             winner = record.winner_among(request.alternatives)
             if winner != record.winner:  # the code has no such function any more, or not here
                 record = replace(record, winner=winner)
-            self.done.append(record)
-            del self.done[:-NEAREST]
             result = replace(result, record=record)
             if result.outcome == "tuned":
                 self.options.hooks.reset(launch_values(request.problem, record.winner))
@@ -177,9 +173,12 @@ class Tuner:
 
         Raises:
             InputError: space, problem and kernel do not fit.
-            CompileError: none of the best-ranked configs compiles.
+            CompileError: none of the best-ranked configs compiles, or nothing is known of the
+                device.
             StoreError: the artifacts' folder cannot be written.
         """
+        if not self.ranks:
+            raise CompileError(f"{request.key.device}: {self.unread}")
         with _preserved_from_hooks(request):
             pick = first_pick(self.funnel, request.problem, request.space)
             self.funnel.front(request.problem).hand_to_triton(pick.config)
@@ -191,6 +190,8 @@ class Tuner:
         Raises:
             ProblemError: the config does not fit the kernel.
         """
+        if not self.ranks:
+            return False
         with _preserved_from_hooks(request):
             (verdict,) = self.funnel.judge(request.problem, [config])
             if verdict.kept:
@@ -200,13 +201,15 @@ class Tuner:
     def predict_small(
         self, request: TuningRequest, limit_us: float | None
     ) -> StoredPrediction | None:
-        """Predict as `predict` does; None if the predicted time is not below a limit.
+        """Predict as `predict` does; None if no predicted time is below a limit.
 
         Raises:
             InputError: as `predict`.
             CompileError: as `predict`.
             StoreError: as `predict`.
         """
+        if not self.ranks:
+            return None
         with _preserved_from_hooks(request):
             pick = small_pick(self.funnel, request.problem, request.space, limit_us)
             if pick is not None:
@@ -259,6 +262,9 @@ class Tuner:
 
     def _searched(self, request: TuningRequest) -> TuningResult:
         """Tune with ranking; without it where asmtune cannot compile, or read what is compiled."""
+        if not self.ranks:
+            with returning_memory():
+                return self._unranked(self.unread).run(request)
         try:
             with returning_memory():
                 return self._session(request).run(request)
@@ -277,9 +283,8 @@ class Tuner:
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
-        near, unkept = self.store.near(request.key), [] if self.store.working else self.done
         layers: dict[Layer, Sequence[TuneRecord]] = {
-            "store": [*unkept, *near],
+            "store": self.store.near(request.key),
             "shipped": shipped_of(kernel),
         }
         imported = SeedFolder(self.funnel.settings.seeds_dir).of(kernel)
@@ -291,35 +296,6 @@ class Tuner:
             listener=self.listener,
             opener=self.opener,
         )
-
-
-@dataclass
-class UnrankedTuner(Tuner):
-    """Tunes on a device that nothing is known of: without ranking, and without predictions."""
-
-    def predict(self, request: TuningRequest) -> StoredPrediction:
-        """Refuse: nothing can be predicted.
-
-        Raises:
-            CompileError: always; says why.
-        """
-        raise CompileError(f"{request.key.device}: {self.unread}")
-
-    def runs(self, request: TuningRequest, config: Config) -> bool:  # noqa: ARG002
-        """Return False: nothing is known of the device's limits."""
-        return False
-
-    def predict_small(
-        self,
-        request: TuningRequest,  # noqa: ARG002
-        limit_us: float | None,  # noqa: ARG002
-    ) -> StoredPrediction | None:
-        """Return None: nothing can be predicted."""
-        return None
-
-    def _searched(self, request: TuningRequest) -> TuningResult:
-        with returning_memory():
-            return self._unranked(self.unread).run(request)
 
 
 def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -101,15 +102,13 @@ class TaskTuner:
         Raises:
             AsmtuneError: it cannot be tuned.
         """
-        effort = replace(
-            self.effort,
-            name="chance",
-            strategy="random",
-            scorer="chance",
-            limits=replace(self.effort.limits, timings=timings),
-            caps=0,
-        )
-        return self._run(search, f"chance{seed}", search.options(effort, seed))
+        shape = search.problem.shape
+        default = search.space.first(**shape)
+        others = [config for config in search.space.configs(**shape) if config != default]
+        drawn = random.Random(seed).sample(others, min(timings - 1, len(others)))
+        drawn_search = replace(search, space=Space.from_configs([default, *drawn]))
+        effort = replace(self.effort, name="chance", strategy="exhaustive", scorer="chance", caps=0)
+        return self._run(drawn_search, f"chance{seed}", search.options(effort, seed))
 
     def _run(self, search: Search, run: str, options: TuneOptions) -> Tuning:
         problem = search.problem

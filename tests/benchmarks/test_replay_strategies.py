@@ -65,7 +65,7 @@ def test_share_within_a_budget_by_hand(funnel: Funnel) -> None:
 
 def test_every_strategy_replays(funnel: Funnel) -> None:
     """Each strategy searches each task with each seed, and its numbers come out as JSON."""
-    plans = [ReplayPlan(name, name, STEP, seeds=2) for name in tuple(STRATEGIES)]
+    plans = [ReplayPlan(name, name, STEP, seeds=2) for name in STRATEGIES]
     results = replayed(funnel, *plans)
     for result in results:
         assert len(result.searches) == 6

@@ -119,7 +119,7 @@ model collect {{}}/raises.py --output {{}}/o.json --seconds nan | --seconds
 check {{}}/a.json --baseline {{}}/b.json --threshold nan | --threshold 'nan': expected a share
 check {{}}/bytes.json --baseline {{}}/bytes.json | bytes.json
 cache show zz | expected hex digits
-cache ls --store {{}} | is a folder, and no file
+cache ls --store {{}} | is no file; name a file
 cache clear | pass --yes
 import {{}}/bytes.json | bytes.json
 run --store {{}} {{}}/plain.py | a folder; name the store's file

@@ -16,7 +16,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.store.database import Store
-from asmtune.tuning.request import expected_of, key_of
+from asmtune.tuning.request import key_of, provenance
 from tests.command_lines import HEAD, Commands
 
 DOUBLED = ("explain", "{}/doubled.py")
@@ -86,7 +86,7 @@ def _saved(loaded: LoadedKernel, **more: Any) -> TuneRecord:
         key_of(loaded.problem, "NVIDIA H200"),
         next(iter(times)),
         tuple(Measurement(config, us, us, us, (us,)) for config, us in times.items()),
-        expected_of(loaded.problem, loaded.space, {}),
+        provenance(loaded.problem, loaded.space),
     )
     with Store.open(Settings.from_environment().store_where) as store:
         store.save(record)

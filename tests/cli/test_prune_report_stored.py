@@ -19,7 +19,7 @@ from asmtune.runtime.offline.kernel_sources import load_kernel
 from asmtune.runtime.offline.pruning import prune_report
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.tuning.request import expected_of, key_of
+from asmtune.tuning.request import key_of, provenance
 from tests.command_lines import Commands
 from tests.sample_kernels import product_problem
 
@@ -35,8 +35,8 @@ def record(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     module = load_kernel_module(str(commands.folder / "doubled.py"))
     loaded = load_kernel(module, shape={"n": 100}, dtype="fp32")
     timed = (Measurement(WINNER, 5.0, 5.0, 5.0, (5.0,)),)
-    provenance = expected_of(loaded.problem, loaded.space, {})
-    made = TuneRecord(key_of(loaded.problem, "NVIDIA H200"), WINNER, timed, provenance)
+    origin = provenance(loaded.problem, loaded.space)
+    made = TuneRecord(key_of(loaded.problem, "NVIDIA H200"), WINNER, timed, origin)
     save(tmp_path, made)
     return made
 

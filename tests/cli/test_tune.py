@@ -205,16 +205,16 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (options.effort.name, options.isolate, options.devices) == ("balanced", True, None)
     assert (options.seed, options.force) == (0, False)
     commands.run(
-        *base, "--effort", "quick", "--strategy", "random", "--seconds", "2.5", "--compiles", "7",
-        "--timings", "5", "--no-isolate", "--seed", "3",
+        *base, "--effort", "quick", "--seconds", "2.5", "--compiles", "7",
+        "--no-isolate", "--seed", "3",
         "--force", "--search-held-tiles", "--check", "bits",
     )  # fmt: skip
     options = workshop.options
     assert options is not None
     effort = options.effort
-    assert (effort.name, effort.strategy) == ("quick", "random")
+    assert effort.name == "quick"
     limits = effort.limits
-    assert (limits.seconds, limits.compiles, limits.timings) == (2.5, 7, 5)
+    assert (limits.seconds, limits.compiles) == (2.5, 7)
     assert (options.isolate, options.seed, options.force, options.search_held_tiles) == (
         False,
         3,
@@ -346,7 +346,6 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{}/doubled.py --shape m=1", "--shape: kernel doubled: the shape lacks n"),
         ("{}/doubled.py --shapes {}/plain.py", "plain.py, line 1: "),
         ("{}/doubled.py --effort balance", "did you mean balanced?"),
-        ("{}/doubled.py --strategy modell", "modell"),
         ("{}/doubled.py --check same", "check='same': give 'close', 'bits'"),
         ("{}/doubled.py --check p98=1", "no limit is called 'p98'; they are max_abs"),
         ("{}/doubled.py --seconds nan", "--seconds: nan is no number above 0"),

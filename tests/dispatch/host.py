@@ -57,7 +57,7 @@ def make_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     def opened(_: str, options: TuneOptions) -> Tuner:
         made.opened.append(options)
         effort = replace(options.effort, scorer="roofline")
-        return replace(made.prepared, options=replace(options, effort=effort), done=[])
+        return replace(made.prepared, options=replace(options, effort=effort))
 
     monkeypatch.setattr(Tuner, "open", opened)
     return made

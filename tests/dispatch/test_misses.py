@@ -479,7 +479,7 @@ def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
                 opened.save(hostile(miss(), HOSTILE[0]))
             return super().earlier_outcomes(*args)
 
-    raced = replace(tuner, store=Raced(str(host.folder / "store.sqlite")), done=[])
+    raced = replace(tuner, store=Raced(str(host.folder / "store.sqlite")))
     request._warned.clear()
     with pytest.warns(StoreWarning, match="counts as stale"):
         result = raced.resolve(at)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import numpy as np
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import Axes, steps
+from asmtune.tuning.search.base import Axes
 
 
 def test_places_follow_the_values() -> None:
@@ -21,13 +21,18 @@ def test_places_follow_the_values() -> None:
     assert axes.coordinates(configs[:2]).tolist() == [[1.0, 1.0], [1.0, 0.0]]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "count"),
-    [((0, 0), (0, 0), 0), ((0, 1), (1, 1), 1), ((0, 1), (1, 2), 2), ((0, 0), (2, 0), None)],
-)
-def test_steps(one: tuple[int, ...], other: tuple[int, ...], count: int | None) -> None:
-    """Places one value apart are neighbours, by the number of axes; others are none."""
-    assert steps(one, other) == steps(other, one) == count
+def test_axes_of_words_and_of_what_some_lack() -> None:
+    """Words, flags and values that a config lacks have places as well."""
+    configs = [Config({"WAY": "row"}), Config({"WAY": "column"}), Config({"SPLIT": 2})]
+    places = Axes(configs).places
+    assert len(set(places.values())) == 3
+    assert Axes(configs[:1]).coordinates(configs[:1]).shape == (1, 0)
+
+
+def test_coordinates_span_each_axis() -> None:
+    """Every axis goes from 0 to 1, evenly."""
+    configs = [Config({"BLOCK": 16 << place}) for place in range(5)]
+    assert np.allclose(Axes(configs).coordinates(configs)[:, 0], [0, 0.25, 0.5, 0.75, 1])
 
 
 def test_a_hand_edited_config_has_a_place_of_its_own() -> None:

@@ -37,26 +37,6 @@ def test_exhaustive_goes_through_the_space_in_order() -> None:
     assert ended.finalists[0].config == BEST
 
 
-def test_random_order_is_the_seeds() -> None:
-    """A seed gives one order of everything, another seed another one."""
-    orders = [searched("random", TIME, seed=seed)[1].noted("start") for seed in (0, 0, 1)]
-    assert orders[0] == orders[1] != orders[2]
-    assert all(set(order) == set(SPACE) for order in orders)
-    assert orders[0][1:] != SPACE[1:]
-
-
-def test_hierarchical_goes_from_coarse_to_fine() -> None:
-    """Every second value of each axis first, then neighbours, until the best has none left."""
-    ended, bench = searched("hierarchical", TIME)
-    order = bench.noted("start")
-    coarse = {16, 64, 256}
-    assert all(set(config.kwargs.values()) <= coarse for config in order[:27])
-    assert not any(set(config.kwargs.values()) <= coarse for config in order[27:])
-    assert ended.finalists[0].config == BEST
-    assert ended.reason == "all neighbours of the 3 fastest tried"
-    assert len(order) < len(SPACE) / 2
-
-
 def test_model_finds_the_best_by_few() -> None:
     """From the axes alone the model finds the best of a smooth space by a part of it, and stops."""
     space = grid(8, 8, 8)
@@ -82,7 +62,7 @@ def test_model_goes_on_for_less_gain() -> None:
     assert counts[0] < counts[1] < counts[2] == len(space)
 
 
-@pytest.mark.parametrize("name", ["model", "exhaustive", "random", "hierarchical"])
+@pytest.mark.parametrize("name", ["model", "exhaustive"])
 def test_same_seed_same_search(name: str) -> None:
     """Two searches of one seed ask for the same configs in the same order, and end alike."""
     (one, first), (other, second) = searched(name, TIME, seed=5), searched(name, TIME, seed=5)
@@ -92,7 +72,7 @@ def test_same_seed_same_search(name: str) -> None:
 
 @settings(max_examples=40)
 @given(
-    name=st.sampled_from(["model", "exhaustive", "random", "hierarchical"]),
+    name=st.sampled_from(["model", "exhaustive"]),
     space=st.lists(
         st.builds(
             Config,

@@ -21,6 +21,7 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange, records, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
@@ -172,15 +173,25 @@ def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage)
             assert set(known.failures) <= set(UNFINISHED.failures)
 
 
-def test_set_aside_keeps_the_damaged_file(tmp_path: Path) -> None:
-    """The damaged file keeps its bytes under another name, with one warning that names it."""
-    path = tmp_path / "store.sqlite"
-    path.write_bytes(DAMAGED)
-    with pytest.warns(StoreWarning) as caught:
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_set_aside_keeps_the_damaged_file(path: Path, when: str) -> None:
+    """A file that is damaged before it is opened, or after, keeps its bytes under another name.
+
+    One warning names it, and the call that met it succeeds.
+    """
+    if when == "before":
+        path.write_bytes(DAMAGED)
+
+    def saved() -> list[TuneRecord]:
         store = Store.open(path, on_corrupt="set_aside")
-    store.save(record())
-    assert store.records() == [record()]
-    (away,) = tmp_path.glob("store.sqlite.corrupt-*")
+        if when == "after":
+            path.write_bytes(DAMAGED)
+        store.save(record())
+        return store.records()
+
+    with pytest.warns(StoreWarning) as caught:
+        assert saved() == [record()]
+    (away,) = path.parent.glob("store.sqlite.corrupt-*")
     assert away.read_bytes() == DAMAGED
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(caught) == 1
@@ -213,19 +224,30 @@ def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
         assert len(store.records()) == len(RECORDS)
 
 
-def test_damage_met_later_is_set_aside(path: Path) -> None:
-    """A file that is damaged after opening is replaced at the next call, which then succeeds."""
-    with Store.open(path, on_corrupt="set_aside") as store:
-        path.write_bytes(DAMAGED)
-        with pytest.warns(StoreWarning):
-            store.save(record(1))
-        assert store.records() == [record(1)]
+@pytest.mark.parametrize("found", [0, -1])
+def test_no_version(path: Path, found: int) -> None:
+    """A version that never was is damage."""
+    execute(path, f"PRAGMA user_version = {found}")
+    with pytest.raises(StoreError, match=f"schema version {found}"):
+        Store.open(path)
+
+
+def test_a_table_is_missing(path: Path) -> None:
+    """A file without all tables of its schema is damage: refused, or set aside and made again."""
+    execute(path, "DROP TABLE outcomes")
+    assert not fast_lookup(str(path), RECORDS[0].key, PROVENANCE).sure
+    with pytest.raises(StoreError, match="its tables are not those of a store"):
+        Store.open(path)
+    with pytest.warns(StoreWarning, match="set aside as"):
+        Store.open(path, on_corrupt="set_aside").save(record())
+    with Store.open(path) as store:
+        assert store.records() == [record()]
 
 
 @pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
 def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
     """A store of a newer asmtune is refused in both modes and keeps every byte."""
-    execute(path, "UPDATE meta SET value = '4' WHERE name = 'schema_version'")
+    execute(path, "PRAGMA user_version = 4")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"newer asmtune \(schema 4, this one knows 1\); upgrade"):
         Store.open(path, on_corrupt=on_corrupt)  # type: ignore[arg-type]
@@ -234,6 +256,7 @@ def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
 
 
 SEAL = "its values do not match its seal"
+OUTCOMES = "its outcomes do not match their seal"
 OF_KEY = "key_id = (SELECT id FROM keys WHERE digest = ?)"
 
 DAMAGED_ROWS = [
@@ -243,12 +266,14 @@ DAMAGED_ROWS = [
     ("UPDATE keys SET shape = '{\"M\": 1}' WHERE digest = ?", SEAL),
     ("UPDATE keys SET winner = replace(winner, '128', '256') WHERE digest = ?", SEAL),
     ("UPDATE keys SET kernel = CAST(x'ff' AS TEXT) WHERE digest = ?", SEAL),
-    ("UPDATE keys SET kernel = x'ff' WHERE digest = ?", "kernel: expected text"),
-    (f"UPDATE timings SET median_us = -1 WHERE position = 1 AND {OF_KEY}", SEAL),
-    (f"UPDATE timings SET samples = '[NaN]' WHERE position = 0 AND {OF_KEY}", SEAL),
-    (f"UPDATE timings SET samples = replace(samples, '9.75', '9.76') WHERE {OF_KEY}", SEAL),
-    (f"UPDATE timings SET samples = CAST(x'ff' AS TEXT) WHERE {OF_KEY}", SEAL),
-    (f"UPDATE failures SET config = '{{}}' WHERE {OF_KEY}", SEAL),
+    ("UPDATE keys SET kernel = x'ff' WHERE digest = ?", SEAL),
+    ("UPDATE keys SET timed = 3 WHERE digest = ?", SEAL),
+    ("UPDATE keys SET tried = '[\"other\"]' WHERE digest = ?", SEAL),
+    (f"UPDATE outcomes SET samples = '[[NaN]]' WHERE {OF_KEY}", OUTCOMES),
+    (f"UPDATE outcomes SET samples = replace(samples, '9.75', '9.76') WHERE {OF_KEY}", OUTCOMES),
+    (f"UPDATE outcomes SET measurements = CAST(x'ff' AS TEXT) WHERE {OF_KEY}", OUTCOMES),
+    (f"UPDATE outcomes SET failures = '[]' WHERE {OF_KEY}", OUTCOMES),
+    (f"DELETE FROM outcomes WHERE {OF_KEY}", OUTCOMES),
 ]
 
 
@@ -258,8 +283,8 @@ DAMAGED_TRIALS = [
     ("outcome = replace(outcome, '64', '32')", "values do not match its seal"),
     ("outcome = replace(outcome, '11.75', '11.76')", "values do not match its seal"),
     ("triton = '3.6.1'", "values do not match its seal"),
-    ("seal = x'00'", "seal: expected text"),
-    ("kernel = CAST(x'ff' AS TEXT)", "kernel: expected text"),
+    ("seal = x'00'", SEAL),
+    ("kernel = CAST(x'ff' AS TEXT)", SEAL),
     ("shape = '[]'", "values do not match its seal"),
 ]
 
@@ -272,10 +297,6 @@ def test_damaged_trial(path: Path, change: str, problem: str) -> None:
         (finding,) = store.verify()
         assert problem in finding.problem
         assert finding.place.startswith(key_digest(UNFINISHED.key)[:12])
-        assert store.earlier_outcomes(UNFINISHED.key, PROVENANCE).measurements == (
-            UNFINISHED.measurements[0],
-        )
-        assert len(store.verify()) == 1
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.warns(StoreWarning, match=f"1 damaged rows .*{problem}.*deleted") as caught:
             known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
@@ -294,20 +315,6 @@ def test_damaged_lease(path: Path, change: str) -> None:
         assert lease.mine
 
 
-@pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
-def test_damaged_row(path: Path, statement: str, problem: str) -> None:
-    """A damaged row is corrupt once, with one warning, then a miss; the others stay."""
-    execute(path, statement, key_digest(RECORDS[4].key))
-    with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match=problem) as caught:
-            found = store.lookup(RECORDS[4].key, PROVENANCE)
-        assert (found.outcome, found.record, len(caught)) == ("corrupt", None, 1)
-        assert store.lookup(RECORDS[4].key, PROVENANCE).outcome == "miss"
-        assert len(store.records()) == len(RECORDS) - 1
-        assert store.verify() == []
-    assert list(path.parent.glob("*corrupt*")) == []
-
-
 @pytest.mark.parametrize("column", [*tables.keys.c.keys()][1:])
 def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
     """Whatever column of a key's row has changed, a listing ends before it, and names it."""
@@ -321,20 +328,29 @@ def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
 
 
 @pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
-def test_damaged_row_in_error_mode(path: Path, statement: str, problem: str) -> None:
-    """In error mode a damaged row is reported by every way of reading, and kept."""
-    execute(path, statement, key_digest(RECORDS[4].key))
+def test_damaged_row(path: Path, statement: str, problem: str) -> None:
+    """A damaged row is told by every way of reading and kept, or deleted with one warning."""
+    key = RECORDS[4].key
+    execute(path, statement, key_digest(key))
     with Store.open(path) as store:
-        for read in (lambda: store.find(RECORDS[4].key), store.records):
+        for read in (lambda: store.find(key), store.records):
             with pytest.raises(StoreError, match=rf"{problem}.*`asmtune cache verify`") as caught:
                 read()
             one_line(caught.value)
-        assert store.lookup(RECORDS[4].key, PROVENANCE).outcome == "corrupt"
+        assert store.lookup(key, PROVENANCE).outcome == "corrupt"
         (finding,) = store.verify()
-        assert key_digest(RECORDS[4].key)[:12] in finding.place
+        assert key_digest(key)[:12] in finding.place
         assert store.find(RECORDS[5].key) == RECORDS[5]
-        store.save(RECORDS[4])
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match=problem) as told:
+            found = store.lookup(key, PROVENANCE)
+        assert (found.outcome, found.record, len(told)) == ("corrupt", None, 1)
+        assert store.lookup(key, PROVENANCE).outcome == "miss"
+        assert len(store.records()) == len(RECORDS) - 1
         assert store.verify() == []
+        store.save(RECORDS[4])
+        assert store.find(key) == RECORDS[4]
+    assert list(path.parent.glob("*corrupt*")) == []
 
 
 def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:
@@ -353,11 +369,11 @@ def test_verify_sees_what_lookups_do_not(path: Path) -> None:
     """Verify finds an untimed winner, stray timings and a broken index."""
     with Store.open(path) as store:
         store.save(record(99, measurements=()))
-        execute(path, "INSERT INTO timings VALUES (12345, 0, '{}', 1, 1, 1, '[]')")
+        execute(path, "INSERT INTO outcomes VALUES (12345, '[]', '[]', '[]')")
         found = {finding.place: finding.problem for finding in store.verify()}
     assert found == {
         f"{key_digest(record(99).key)[:12]} pkg.matmul": "its winner is not among its measurements",
-        "file": "1 timings or failures belong to no record",
+        "file": "1 rows of timings and failures belong to no record",
     }
 
 
@@ -415,7 +431,7 @@ def test_export_to_a_full_disk(tmp_path: Path) -> None:
 def test_index_that_disagrees_with_its_rows(path: Path) -> None:
     """A save that breaks a constraint, which only damage can cause, starts afresh."""
     execute(path, "UPDATE sqlite_sequence SET seq = 0 WHERE name = 'keys'")
-    execute(path, "INSERT INTO timings VALUES (13, 0, '{}', 1, 1, 1, '[]')")
+    execute(path, "INSERT INTO outcomes VALUES (13, '[]', '[]', '[]')")
     with Store.open(path, on_corrupt="set_aside") as store:
         with pytest.warns(StoreWarning, match="UNIQUE constraint failed"):
             store.save(record(99))

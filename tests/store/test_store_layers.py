@@ -15,23 +15,28 @@ from store_records import PROVENANCE, record
 from asmtune.base.errors import InputError, StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import interchange
+from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.shipped import (
     find_tuned,
-    forget_shipped,
     shipped_lookup,
     shipped_of,
     shipped_records,
-    store_exists,
 )
+from asmtune.store.sqlite_file import store_exists
 
 CACHE = Path(__file__).parents[2] / "cache"
 NOW = replace(PROVENANCE, triton="3.6.1")
 STALE = replace(PROVENANCE, source="0" * 64)
 
 Ship = Callable[..., Path]
+
+
+def forget_shipped() -> None:
+    """Have the files read again when they are next needed."""
+    for function in (shipped._files, shipped._parsed):
+        function.cache_clear()
 
 
 @pytest.fixture

@@ -1,21 +1,22 @@
-"""Timings of runs that have not ended: kept at once, reused while they hold."""
+"""What is kept of a key without a record: timings of runs that have not ended, and predictions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import store_records
 from hypothesis import given, settings
-from store_records import PROVENANCE, record, timed
+from store_records import PROVENANCE, execute, record, timed
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, TuneRecord
-from asmtune.store.codec import config_text
+from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
+from asmtune.store.codec import config_text, key_digest
 from asmtune.store.database import Store
-from asmtune.store.lookup import EarlierOutcomes
+from asmtune.store.lookup import EarlierOutcomes, StoredPrediction
 
 KEY = record().key
 GROWN = replace(PROVENANCE, space="b" * 64)
@@ -50,16 +51,6 @@ def test_any_outcome_comes_back_equal(shared: Store, made: TuneRecord) -> None:
     ]
 
 
-def test_newest_of_a_config_counts(store: Store) -> None:
-    """A config that was timed again, or failed at last, has the newest outcome alone."""
-    again = timed(ONE.config, 5.0)
-    store.save_outcomes(KEY, PROVENANCE, [ONE, TWO])
-    store.save_outcomes(KEY, PROVENANCE, [again], [(TWO.config, BROKEN[1])])
-    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes(
-        (again,), ((TWO.config, BROKEN[1]),)
-    )
-
-
 @pytest.mark.parametrize(
     ("change", "holds"),
     [
@@ -87,12 +78,14 @@ def test_a_record_serves_when_the_space_grows(store: Store) -> None:
 
 
 def test_newer_than_the_record(store: Store) -> None:
-    """What the run after the record has found of a config goes before the record's."""
+    """The newest outcome of a config counts, also a failure, and goes before the record's."""
     store.save(record())
     again = timed(record().winner, 1.0)
-    store.save_outcomes(KEY, GROWN, [again, THREE])
+    store.save_outcomes(KEY, GROWN, [timed(again.config, 5.0), THREE, TWO])
+    store.save_outcomes(KEY, GROWN, [again], [(TWO.config, BROKEN[1])])
     known = store.earlier_outcomes(KEY, GROWN)
     assert set(known.measurements) == {again, record().measurements[1], THREE}
+    assert (TWO.config, BROKEN[1]) in known.failures
 
 
 def test_saving_ends_the_run(store: Store) -> None:
@@ -102,10 +95,10 @@ def test_saving_ends_the_run(store: Store) -> None:
     store.save_outcomes(other, PROVENANCE, [THREE])
     store.save(record())
     assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
-    assert [run.key for run in store.unfinished()] == [other]
+    assert [run.digest for run in store.unfinished()] == [key_digest(other)]
     store.save_outcomes(KEY, PROVENANCE, [ONE])
     assert store.save_first(record(failures=())) == record()
-    assert [run.key for run in store.unfinished()] == [other]
+    assert [run.digest for run in store.unfinished()] == [key_digest(other)]
 
 
 def test_keep_first(store: Store) -> None:
@@ -128,16 +121,16 @@ def test_unfinished_runs(store: Store) -> None:
     store.save_outcomes(replace(KEY, kernel="pkg.a"), PROVENANCE, [ONE])
     store.save_outcomes(KEY, PROVENANCE)
     found = store.unfinished()
-    assert [(run.key.kernel, run.source[:1], run.timed, run.failed) for run in found] == [
-        ("pkg.a", "5", 1, 0),
-        ("pkg.matmul", "5", 3, 1),
-        ("pkg.matmul", "6", 1, 0),
+    assert [(run.kernel, run.timed, run.failed) for run in found] == [
+        ("pkg.a", 1, 0),
+        ("pkg.matmul", 3, 1),
+        ("pkg.matmul", 1, 0),
     ]
     assert found[1].date == later.date
-    assert [run.key.kernel for run in store.unfinished("pkg.a", "NVIDIA H200")] == ["pkg.a"]
+    assert [run.kernel for run in store.unfinished("pkg.a", "NVIDIA H200")] == ["pkg.a"]
     assert store.unfinished(device="NVIDIA H100") == []
     assert store.clear("pkg.matmul") == 0
-    assert [run.key.kernel for run in store.unfinished()] == ["pkg.a"]
+    assert [run.kernel for run in store.unfinished()] == ["pkg.a"]
 
 
 def test_all_of_a_batch_or_none(store: Store) -> None:
@@ -158,3 +151,73 @@ def test_nul_in_a_compilers_message(store: Store) -> None:
     assert store.earlier_outcomes(KEY, PROVENANCE).failures == (kept,)
     store.save(record(failures=(failed,)))
     assert store.records() == [record(failures=(kept,))]
+
+
+GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32, "EVEN": True}, maxnreg=96), 6.25, PROVENANCE)
+
+
+def guess(m: int, device: str = "NVIDIA H200") -> StoredPrediction:
+    """A prediction of another shape."""
+    return replace(GUESS, key=TuneKey("pkg.matmul", {"M": m}, {}, device))
+
+
+def test_kept_and_found(where: str) -> None:
+    """What is kept is found as it was, with or without a time, until it no longer holds."""
+    with Store.open(where) as store:
+        assert store.find_prediction(KEY, PROVENANCE) is None
+        for made in (GUESS, replace(GUESS, predicted_us=None)):
+            store.save_prediction(made)
+            assert store.find_prediction(KEY, PROVENANCE) == made
+        assert store.find_prediction(KEY, replace(PROVENANCE, space="b" * 64)) is None
+        assert list(store.predictions()) == [replace(GUESS, predicted_us=None)]
+
+
+def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:
+    """A prediction is no record and no run; a record ends it, and no new one is kept beside it."""
+    with Store.open(where) as store:
+        store.save_prediction(GUESS)
+        store.save_prediction(guess(1))
+        assert store.lookup(KEY, PROVENANCE).outcome == "miss"
+        assert (store.records(), store.unfinished(), store.verify()) == ([], [], [])
+        assert store.earlier_outcomes(KEY, PROVENANCE).measurements == ()
+        store.save(record())
+        assert list(store.predictions()) == [guess(1)]
+        store.save_prediction(GUESS)
+        assert store.find_prediction(KEY, PROVENANCE) is None
+        assert store.records() == [record()]
+        assert store.save_first(replace(record(), key=guess(1).key)).key == guess(1).key
+        assert list(store.predictions()) == []
+
+
+def test_a_stale_record_does_not_keep_it_out(where: str) -> None:
+    """Where the record was made with another source, what is predicted now is kept beside it."""
+    now = replace(GUESS, provenance=replace(PROVENANCE, source="0" * 64))
+    with Store.open(where) as store:
+        store.save(record())
+        store.save_prediction(now)
+        assert store.find_prediction(KEY, now.provenance) == now
+        assert store.records() == [record()]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("winner = replace(winner, '32', '64')", "do not match its seal"),
+        ("predicted_us = 1.0", "do not match its seal"),
+        ("shape = '{}'", "do not match its seal"),
+        ("winner = '['", "do not match its seal"),
+    ],
+)
+def test_damage(tmp_path: Path, change: str, problem: str) -> None:
+    """A changed row is no prediction, and `verify` names it; the next one replaces it."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.save_prediction(GUESS)
+    execute(path, f"UPDATE predictions SET {change}")
+    with Store.open(path) as store:
+        assert store.find_prediction(KEY, PROVENANCE) is None
+        assert list(store.predictions()) == []
+        (finding,) = store.verify()
+        assert problem in finding.problem
+        store.save_prediction(GUESS)
+        assert store.verify() == []

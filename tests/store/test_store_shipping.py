@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 from children import as_nobody
 from store_records import PROVENANCE, record
-from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
-from asmtune.cli.app import app
-from asmtune.store.database import Store, write_for_readers
+from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore
@@ -50,11 +48,6 @@ def owned(folder: Path) -> None:
         path.chmod(0o555 if path.is_dir() else 0o444)
 
 
-def exported(path: Path) -> None:
-    """Make a store as `asmtune export` does."""
-    write_for_readers(path, RECORDS)
-
-
 def used(path: Path) -> None:
     """Make a store as tuning does, readable by all."""
     with Store.open(path) as store:
@@ -87,12 +80,10 @@ def serves(path: Path) -> None:
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-@pytest.mark.parametrize("make", [exported, used])
 @pytest.mark.parametrize("close", [mounted, owned])
 @pytest.mark.parametrize("run", [as_nobody, lambda work: work() or ""])
 def test_read_where_nothing_can_be_written(
     folder: Path,
-    make: Callable[[Path], None],
     close: Callable[[Path], None],
     run: Callable[[Callable[[], None]], str],
 ) -> None:
@@ -100,7 +91,7 @@ def test_read_where_nothing_can_be_written(
     if close is owned and run is not as_nobody and os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     path = folder / "server.sqlite"
-    make(path)
+    used(path)
     for lock in folder.glob("*.lock"):
         lock.unlink()
     close(folder)
@@ -110,9 +101,9 @@ def test_read_where_nothing_can_be_written(
 def test_damage_is_told_where_nothing_can_be_written(folder: Path) -> None:
     """A damaged shipped store is a line each time, and a damaged row a miss that is not deleted."""
     path = folder / "server.sqlite"
-    exported(path)
+    used(path)
     content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * 4096 + content[8192:])
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
     owned(folder)
 
     def damaged() -> None:
@@ -131,25 +122,3 @@ def test_damage_is_told_where_nothing_can_be_written(folder: Path) -> None:
         assert SafeStore(str(path)).lookup(KEY, PROVENANCE).outcome == "corrupt"
 
     assert as_nobody(edited) == ""
-
-
-def test_export_as_a_store(tmp_path: Path) -> None:
-    """An export as sqlite makes one file, readable by all, and replaces none."""
-    source, target = tmp_path / "mine.sqlite", tmp_path / "out" / "server.sqlite"
-    target.parent.mkdir()
-    used(source)
-    command = ["export", str(target), "--format", "sqlite", "--store", str(source)]
-    before = os.umask(0o077)
-    try:
-        done = CliRunner().invoke(app, command)
-    finally:
-        os.umask(before)
-    assert (done.exit_code, done.output) == (0, f"exported 2 records to {target}\n")
-    assert [file.name for file in target.parent.iterdir()] == ["server.sqlite"]
-    assert target.stat().st_mode & 0o777 == 0o644
-    with Store.open(target) as store:
-        assert [r.winner for r in store.records()] == [r.winner for r in RECORDS]
-        assert all(m.samples_us == () for r in store.records() for m in r.measurements)
-    again = CliRunner().invoke(app, command)
-    assert isinstance(again.exception, StoreError)
-    assert "exists already; delete it or name another file" in str(again.exception)

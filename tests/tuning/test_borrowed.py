@@ -1,7 +1,9 @@
-"""What is taken over from `triton.autotune` is held to form, and means what it means there."""
+"""Choices: held to form, as `triton.autotune` means them, and in the provenance of a config."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
+from asmtune.measure.accuracy import Bound
 from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
+from asmtune.tuning.request import provenance
+from tests.tuning_support import HostMachine, problem, request, space, workshop
 
 
 def options(**choices: Any) -> TuneOptions:
@@ -38,26 +43,37 @@ def test_milliseconds_go_to_the_clock(warmup: float, rep: float) -> None:
     assert policy.entrant_us == pytest.approx(rep * 1000)
 
 
-@pytest.mark.parametrize("name", ["warmup", "rep"])
-@pytest.mark.parametrize("value", [-1, -0.1, float("nan"), float("inf"), "25", True, [1]])
-def test_what_is_no_time_is_refused(name: str, value: Any) -> None:
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        *(
+            ({name: value}, f"^{name}=.*milliseconds, a number of 0 or more$")
+            for name in ("warmup", "rep")
+            for value in (-0.1, float("nan"), float("inf"), "25", True, [1])
+        ),
+        *(
+            ({name: 5}, f"^{name}=5: give a function")
+            for name in ("pre_hook", "post_hook", "do_bench")
+        ),
+        *(
+            ({name: "yes"}, f"^{name}='yes': give True")
+            for name in ("use_cuda_graph", "cache_results")
+        ),
+        ({"check": "same"}, "^check='same': give 'close'"),
+        ({"check": 0.03}, "^check=0.03: give 'close'"),
+        ({"check": True}, "^check=True: give 'close'"),
+        ({"check": "bits", "reference": len}, "^check='bits' compares with the default"),
+        ({"tolerance": 0}, "^tolerance=0: give a number above 0"),
+        ({"tolerance": True}, "^tolerance=True: give a number"),
+        ({"tolerance": 0.1, "check": Bound(p99=1e-2)}, "leave it or check=Bound"),
+        ({"tolerance": 0.1, "check": "bits"}, "leave it or check='bits' out"),
+    ],
+)
+def test_choices_that_mean_nothing_are_refused(choices: dict[str, Any], message: str) -> None:
     """The name, the value and what is expected, in one line."""
-    with pytest.raises(InputError, match=f"^{name}=.*milliseconds, a number of 0 or more$"):
-        options(**{name: value})
-
-
-@pytest.mark.parametrize("name", ["pre_hook", "post_hook", "do_bench"])
-def test_what_cannot_be_called_is_refused(name: str) -> None:
-    """The name, the value and what is expected."""
-    with pytest.raises(InputError, match=f"^{name}=5: give a function, or None$"):
-        options(**{name: 5})
-
-
-@pytest.mark.parametrize("name", ["use_cuda_graph", "cache_results"])
-def test_what_is_no_switch_is_refused(name: str) -> None:
-    """Neither True nor False."""
-    with pytest.raises(InputError, match=f"^{name}='yes': give True or False$"):
-        options(**{name: "yes"})
+    with pytest.raises(InputError, match=message) as caught:
+        options(**choices)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_graph_times_in_a_graph() -> None:
@@ -99,3 +115,42 @@ def test_hooks_replace_what_they_replace(
     assert made.checks.restore_value == restored
     assert made.checks.reset_to_zero == zeroed
     assert (made.hooks.pre, made.hooks.post) == (hooks.get("pre_hook"), hooks.get("post_hook"))
+
+
+def own_clock(call: Any, quantiles: Any) -> float:
+    """Stand for a user's clock."""
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"effort": "quick", "isolate": True, "seed": 3},
+        {"search_held_tiles": True},
+        {"do_bench": own_clock},
+        {"do_bench": own_clock, "rep": 20.0},
+        {"restore_value": ("x_ptr",), "check": False},
+        {"check": Bound(p99=1e-2), "reference": max},
+        {"check": Bound(clip=0.0)},
+    ],
+    ids=lambda choices: " ".join(choices) or "none",
+)
+def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, Any]) -> None:
+    """Whatever a user chooses, what is tuned so is a hit for a launch that has chosen so."""
+    bench = workshop(tmp_path, HostMachine())
+    bench.options = TuneOptions.of(choices)  # type: ignore[arg-type]
+    written = request(bench).expected
+    expected = provenance(problem(), space(), choices)
+    assert replace(expected, date="") == replace(written, date="")
+
+
+def test_choices_that_change_what_is_best_are_told_apart() -> None:
+    """Tiles, clock, check or bound each expect a config of their own."""
+    chosen: list[dict[str, Any]] = [{}, {"search_held_tiles": True}]
+    chosen += [{"do_bench": own_clock}, {"check": "bits"}]
+    chosen += [{"check": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
+    chosen += [{"check": Bound(p99=1e-2), "reference": function} for function in (max, own_clock)]
+    chosen += [{"tolerance": 0.1}, {"tolerance": 0.2}]
+    made = [provenance(problem(), space(), choices) for choices in chosen]
+    assert len({(one.source, one.space) for one in made}) == len(chosen)

@@ -18,6 +18,7 @@ from asmtune.tuning import background_compiler
 from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 
 CONFIGS = [Config({"B": i}) for i in range(8)]
+SLOW = CONFIGS[3]
 
 
 class Jobs:
@@ -30,9 +31,9 @@ class Jobs:
 class Workers:
     """Stands for a front: all configs are quick but one, which ends only when it is stopped."""
 
-    progress: ProgressListener
     slow: Config | None = None
     error: Exception | None = None
+    progress: ProgressListener = field(default_factory=ProgressListener)
     stopped: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -74,61 +75,65 @@ class Workers:
         self.stopped.set()
 
 
+def compiler_of(
+    front: Workers, known: dict[Any, Any] | None = None, default: Config | None = None, **how: Any
+) -> BackgroundCompiler:
+    """A compiler over a front that tells it of stragglers."""
+    front.progress = pulse = StragglerTimer(ProgressListener(), default)
+    known = {} if known is None else known
+    return BackgroundCompiler(front, known, pulse, **how)  # type: ignore[arg-type]
+
+
+def collected(compiler: BackgroundCompiler) -> list[Verdict]:
+    """The verdicts on `CONFIGS`, in the order in which they come."""
+    came: list[Verdict] = []
+    with compiler:
+        compiler.start(CONFIGS)
+        while verdicts := compiler.collect():
+            came += verdicts
+    return came
+
+
 def test_verdicts_come_in_order() -> None:
     """A batch gives a verdict for each config, in its order; without a batch there is none."""
-    pulse = StragglerTimer(ProgressListener())
-    with BackgroundCompiler(Workers(pulse), {}, pulse) as compiler:  # type: ignore[arg-type]
+    with compiler_of(Workers()) as compiler:
         assert compiler.collect() == []
-        compiler.start(CONFIGS)
-        assert [verdict.config for verdict in compiler.collect()] == CONFIGS
-        assert compiler.collect() == []
+    assert [verdict.config for verdict in collected(compiler_of(Workers()))] == CONFIGS
 
 
 def test_the_first_that_is_worth_timing_is_told_once() -> None:
     """Of all batches together one config is told, and not one that was dropped."""
-    pulse = StragglerTimer(ProgressListener())
     dropped = {CONFIGS[0]: Verdict(CONFIGS[0], kept=False)}
     told: list[Config] = []
-    compiler = BackgroundCompiler(
-        Workers(pulse),  # type: ignore[arg-type]
-        dropped,
-        pulse,
-        first=lambda verdict: told.append(verdict.config),
-    )
-    with compiler:
+    first = lambda verdict: told.append(verdict.config)  # noqa: E731
+    with compiler_of(Workers(), dropped, first=first) as compiler:
         for batch in (CONFIGS[:4], CONFIGS[4:]):
             compiler.start(batch)
             compiler.collect()
     assert told == [CONFIGS[1]]
 
 
-def test_a_straggler_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_straggler_is_given_up(one_by_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One config that hangs while the rest were quick fails by timeout; the others are kept."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
-    pulse = StragglerTimer(ProgressListener())
     start = time.monotonic()
-    with BackgroundCompiler(Workers(pulse, CONFIGS[3]), {}, pulse) as compiler:  # type: ignore[arg-type]
-        compiler.start(CONFIGS)
-        verdicts = compiler.collect()
+    verdicts = collected(compiler_of(Workers(SLOW), one_by_one=one_by_one))
     assert time.monotonic() - start < 20
-    assert [verdict.config for verdict in verdicts] == CONFIGS
+    assert {verdict.config for verdict in verdicts} == {*CONFIGS}
     (lost,) = [verdict for verdict in verdicts if not verdict.kept]
-    assert lost.config == CONFIGS[3]
+    assert lost.config == SLOW
     assert lost.failure.kind == "timeout"
+    assert lost.failure.detail.startswith("given up after")
 
 
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_the_default_is_not_given_up(one_by_one: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long its compile takes, the default is waited for."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
-    pulse = StragglerTimer(ProgressListener(), SLOW)
-    workers = Workers(pulse, SLOW)
+    workers = Workers(SLOW)
     threading.Timer(0.5, workers.done.set).start()
-    with BackgroundCompiler(workers, {}, pulse, one_by_one=one_by_one) as compiler:  # type: ignore[arg-type]
-        compiler.start(CONFIGS)
-        came: list[Verdict] = []
-        while verdicts := compiler.collect():
-            came += verdicts
+    came = collected(compiler_of(workers, default=SLOW, one_by_one=one_by_one))
     assert {verdict.config for verdict in came if verdict.kept} == {*CONFIGS}
 
 
@@ -144,50 +149,35 @@ def test_a_batch_of_equals_is_waited_for() -> None:
 
 def test_errors_reach_the_collector() -> None:
     """What the background raises is raised where its batch is collected."""
-    pulse = StragglerTimer(ProgressListener())
-    workers = Workers(pulse)
-    workers.error = StoreError("no folder")
-    with BackgroundCompiler(workers, {}, pulse) as compiler:  # type: ignore[arg-type]
-        compiler.start(CONFIGS)
-        with pytest.raises(StoreError, match="no folder"):
-            compiler.collect()
+    with pytest.raises(StoreError, match="no folder"):
+        collected(compiler_of(Workers(error=StoreError("no folder"))))
 
 
 def test_leaving_ends_the_batch() -> None:
     """A batch that nobody collects is stopped, not waited for."""
-    pulse = StragglerTimer(ProgressListener())
-    workers = Workers(pulse, CONFIGS[0])
+    workers = Workers(CONFIGS[0])
     start = time.monotonic()
-    with BackgroundCompiler(workers, {}, pulse) as compiler:  # type: ignore[arg-type]
+    with compiler_of(workers) as compiler:
         compiler.start(CONFIGS)
     assert workers.stopped.is_set()
     assert time.monotonic() - start < 20
 
 
-SLOW = CONFIGS[3]
-
-
-def test_a_short_list_comes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verdicts are there before the last one, which is given up when it is overdue.
-
-    A batch that was begun early is not begun again.
-    """
-    monkeypatch.setattr(background_compiler, "LEAST_S", 0.3)
-    pulse = StragglerTimer(ProgressListener())
-    workers = Workers(pulse, SLOW)
-    with BackgroundCompiler(workers, {}, pulse, one_by_one=True) as compiler:  # type: ignore[arg-type]
+def test_a_short_list_comes_one_by_one() -> None:
+    """Verdicts are there before the last one; a batch that was begun early is not begun again."""
+    workers = Workers(SLOW)
+    with compiler_of(workers, one_by_one=True) as compiler:
         compiler.start(CONFIGS)
         compiler.start(CONFIGS)
         came: list[Verdict] = []
         while len(came) < len(CONFIGS) - 1:
             came += compiler.collect()
         assert not workers.stopped.is_set()
-        (lost,) = compiler.collect()
+        workers.done.set()
+        (last,) = compiler.collect()
         assert compiler.collect() == []
     assert {verdict.config for verdict in came} == {*CONFIGS} - {SLOW}
-    assert lost.config == SLOW
-    assert lost.failure.kind == "timeout"
-    assert lost.failure.detail.startswith("given up after")
+    assert last.config == SLOW
 
 
 class LastMinute(Workers):
@@ -203,13 +193,7 @@ class LastMinute(Workers):
 def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that comes after the rest was given up does not take the reason away."""
     monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
-    pulse = StragglerTimer(ProgressListener())
-    front = LastMinute(pulse)
-    with BackgroundCompiler(front, {}, pulse, one_by_one=True) as compiler:  # type: ignore[arg-type]
-        compiler.start(CONFIGS)
-        came: list[Verdict] = []
-        while verdicts := compiler.collect():
-            came += verdicts
+    came = collected(compiler_of(LastMinute(), one_by_one=True))
     (lost,) = [verdict.failure for verdict in came if verdict.failure is not None]
     assert lost.detail.startswith("given up after")
 
@@ -234,20 +218,9 @@ class ListFront(Workers):
 
 def test_idle_workers_compile_what_comes_next() -> None:
     """While the last of a short list is compiled, others get what is likely next, each once."""
-    pulse = StragglerTimer(ProgressListener())
-    front, known = ListFront(pulse), dict[Any, Any]()
+    front, known = ListFront(), dict[Any, Any]()
     caps = [config.with_cap(64) for config in CONFIGS[:2]]
-    with BackgroundCompiler(
-        front,  # type: ignore[arg-type]
-        known,
-        pulse,
-        one_by_one=True,
-        likely=lambda: caps,
-    ) as compiler:
-        compiler.start(CONFIGS)
-        came: list[Verdict] = []
-        while verdicts := compiler.collect():
-            came += verdicts
+    came = collected(compiler_of(front, known, one_by_one=True, likely=lambda: caps))
     assert [verdict.config for verdict in came] == CONFIGS
     assert front.batches == [CONFIGS, caps]
     assert known.keys() == {*CONFIGS, *caps}

@@ -22,7 +22,7 @@ from asmtune.predict.prune.picking import first_pick, small_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.tuning.request import space_digest, with_own_values
+from asmtune.tuning.request import TuningResult, space_digest, with_own_values
 from tests.tuning_support import (
     DEVICE,
     HostMachine,
@@ -67,6 +67,11 @@ def edited_us(config: Config) -> float:
     return usual_us(config) / (3 if config.ir_override else 1)
 
 
+def sums(values: Mapping[str, Any]) -> Any:
+    """What the kernel computes."""
+    return values["x_ptr"] + values["y_ptr"]
+
+
 @pytest.fixture(scope="module")
 def ptx() -> str:
     """The compiler's PTX of `PLAIN`."""
@@ -87,12 +92,20 @@ def listed(path: Path, text: str, **options: Any) -> Space:
     return Space.from_configs([edited, PLAIN, OTHER])
 
 
+def tuned(folder: Path, space: Space, **choices: Any) -> TuningResult:
+    """Tune over a machine that does what a file says, with a store in a folder."""
+    return resolved(workshop(folder / "w", EditedMachine(edited_us), **choices), space)
+
+
 def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> None:
     """It is timed as one more candidate; who finds it in the store can launch it as it was."""
     path = tmp_path / "add.ptx"
-    space = listed(path, "// better\n" + ptx)
-    machine = EditedMachine(edited_us)
-    record = resolved(workshop(tmp_path / "w", machine), space).record
+
+    def hook(values: Mapping[str, Any]) -> None:
+        """Run before the edited config."""
+
+    space = listed(path, "// better\n" + ptx, pre_hook=hook)
+    record = tuned(tmp_path, space).record
     winner = record.winner
     assert winner.ir_override is not None
     assert Path(winner.ir_override).read_text() == path.read_text()
@@ -102,6 +115,7 @@ def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> Non
     again = resolved(workshop(tmp_path / "w", later), space)
     assert (again.outcome, later.timed) == ("known", [])
     assert again.record.winner == winner
+    assert again.record.winner.pre_hook is hook
     assert again.record.median_us == record.median_us
     with Store.open(tmp_path / "w" / "store.sqlite") as store:
         (kept,) = store.records()
@@ -112,88 +126,63 @@ def test_a_faster_edit_wins_is_stored_and_found(tmp_path: Path, ptx: str) -> Non
     assert read_trace(file).ending.winner.to_dict() == winner.to_dict()
 
 
-def test_an_edit_that_computes_something_else_never_wins(tmp_path: Path, ptx: str) -> None:
-    """A constant changed in the file is wrong output: the compiler's own config stays."""
-    space = listed(tmp_path / "add.ptx", ptx.replace(PLUS_ZERO, PLUS_ONE))
-    machine = EditedMachine(edited_us)
-    record = resolved(workshop(tmp_path / "w", machine), space).record
+EDITS = [
+    (lambda ptx: ptx.replace(PLUS_ZERO, PLUS_ONE), {}, "wrong_output", "out_ptr"),
+    (lambda ptx: "// scribbles\n" + ptx, {}, "wrong_output", "x_ptr"),
+    (lambda ptx: "// scribbles\n" + ptx, {"reference": sums}, "wrong_output", "x_ptr"),
+    (lambda _: "no PTX", {}, "override", "ir_override="),
+    (None, {}, "override", "ir_override="),
+]
+
+
+@pytest.mark.parametrize(("edit", "choices", "kind", "says"), EDITS)
+def test_an_edit_that_loses(
+    tmp_path: Path, ptx: str, edit: Any, choices: dict[str, Any], kind: str, says: str
+) -> None:
+    """Wrong output, a written input, and a malformed or missing file cost that config alone.
+
+    What the source only reads is put back. Once the file is right it is tried.
+    """
+    path, machine = tmp_path / "add.ptx", EditedMachine(edited_us)
+    space = listed(path, edit(ptx) if edit else "gone")
+    if edit is None:
+        path.unlink()
+    made = problem()
+    before = made.arguments["x_ptr"].clone()
+    record = resolved(workshop(tmp_path / "w", machine, **choices), space, made).record
     assert record.winner in (PLAIN, OTHER)
     ((config, failure),) = record.failures
     assert config.ir_override is not None
-    assert (failure.stage, failure.kind) == ("check", "wrong_output")
+    assert failure.kind == kind
+    assert says in failure.detail
     assert all(config.ir_override is None for config in machine.timed)
-
-
-@pytest.mark.parametrize("reference", [None, lambda values: values["x_ptr"] + values["y_ptr"]])
-def test_an_edit_that_writes_an_input_is_caught(
-    tmp_path: Path, ptx: str, reference: Callable[..., Any] | None
-) -> None:
-    """What the source only reads is held to what it held, and put back."""
-    made = problem()
-    before = made.arguments["x_ptr"].clone()
-    space = listed(tmp_path / "add.ptx", "// scribbles\n" + ptx)
-    maker = workshop(tmp_path / "w", EditedMachine(edited_us), reference=reference)
-    record = resolved(maker, space, made).record
-    assert record.winner in (PLAIN, OTHER)
-    ((_, failure),) = record.failures
-    assert (failure.stage, failure.kind) == ("check", "wrong_output")
-    assert "x_ptr" in failure.detail
     assert torch.equal(made.arguments["x_ptr"], before)
+    if kind == "override":
+        path.write_text("// there\n" + ptx)
+        assert tuned(tmp_path, space).record.winner.ir_override is not None
 
 
 def test_an_edited_file_is_a_new_candidate(tmp_path: Path, ptx: str) -> None:
     """After an edit of the file nothing of the store is a hit; what was wrong before is tried."""
     path = tmp_path / "add.ptx"
     wrong = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
-    first = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), wrong)
+    first = tuned(tmp_path, wrong)
     mended = listed(path, "// mended\n" + ptx)
-    second = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), mended)
+    second = tuned(tmp_path, mended)
     assert (first.outcome, second.outcome) == ("tuned", "tuned")
     assert first.record.winner.ir_override is None
     assert second.record.winner.ir_override is not None
     assert first.record.provenance.space != second.record.provenance.space
     back = listed(path, ptx.replace(PLUS_ZERO, PLUS_ONE))
-    third = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), back)
+    third = tuned(tmp_path, back)
     assert third.record.winner.ir_override is None
-
-
-def test_a_hook_stays_with_its_edited_config(tmp_path: Path, ptx: str) -> None:
-    """What is found in the store has the hook and the file of the config given."""
-
-    def hook(values: Mapping[str, Any]) -> None:
-        """Run before the edited config."""
-
-    space = listed(tmp_path / "add.ptx", "// better\n" + ptx, pre_hook=hook)
-    resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)
-    found = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
-    assert found.winner.pre_hook is hook
-    assert found.median_us is not None
-
-
-@pytest.mark.parametrize("text", [None, "no PTX"])
-def test_a_file_that_is_no_use_costs_itself(tmp_path: Path, ptx: str, text: str | None) -> None:
-    """A missing or malformed file is one failed config, named; once it is there it is tried."""
-    path = tmp_path / "add.ptx"
-    space = listed(path, text or "gone")
-    if text is None:
-        path.unlink()
-    result = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space)
-    assert result.record.winner in (PLAIN, OTHER)
-    ((_, failure),) = result.record.failures
-    assert failure.kind == "override"
-    assert "ir_override=" in failure.detail
-    assert "add" in failure.detail.splitlines()[0]
-    path.write_text("// there\n" + ptx)
-    later = resolved(workshop(tmp_path / "w", EditedMachine(edited_us)), space).record
-    assert later is not None
-    assert later.winner.ir_override is not None
 
 
 def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
     """A file says itself how many registers it may have: a cap beside it would do nothing."""
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
-    record = resolved(workshop(tmp_path / "w", EditedMachine(edited_us), "exhaustive"), space)
-    measured = [m.config for m in record.record.measurements]
+    record = tuned(tmp_path, space, effort="exhaustive").record
+    measured = [m.config for m in record.measurements]
     assert any(config.ir_override for config in measured)
     assert not any(config.ir_override and config.maxnreg for config in measured)
 

@@ -13,9 +13,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from asmtune.base.errors import CompileError, InputError, MeasureError
-from asmtune.compile import pool
-from asmtune.compile.lower import LowerRequest
+from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
 from asmtune.compile.worker import Job, make_sketch
 from asmtune.core.config import Config
@@ -33,7 +31,7 @@ from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
 from asmtune.triton_api.compiler import Toolchain
 from asmtune.tuning import background_compiler, initial_state, session
-from asmtune.tuning.options import EFFORTS, TuneOptions
+from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer, FinalDecision, decide
 from tests.tuning_support import (
@@ -231,16 +229,6 @@ def test_bits_equal_to_the_default(tmp_path: Path) -> None:
         failures = {failure.detail.split(";")[-1] for _, failure in result.record.failures}
         assert failures == ({" check='bits' allows no bit to differ"} if check == "bits" else set())
     assert winners == [(0, 8), (1e-4, 8), (0, 8)]
-
-
-@pytest.mark.parametrize(
-    "choices",
-    [{"check": "same"}, {"check": "bits", "reference": len}],
-)
-def test_bad_bits(choices: Any) -> None:
-    """Another value, and check="bits" with what replaces the default's output, give one line."""
-    with pytest.raises(InputError, match=r"^check='(same|bits)'.*$"):
-        TuneOptions.of(choices)
 
 
 def test_held_tiles_are_told(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""SIGKILL at 24 moments all over tuning runs: nothing committed is lost, and each goes on."""
+"""Processes that tune one key: SIGKILL at 24 moments loses nothing, and ranks agree."""
 
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,24 @@ import pytest
 
 from asmtune.predict.prune.flow import Funnel
 from asmtune.store.database import Store
+from asmtune.store.trace.run import run_files
+from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.request import key_of, provenance
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
 from tests.store.children import dies_at, finish, memory_folder, say, spread, start
-from tests.tuning_support import BEST, DEVICE, HostMachine, problem, resolved, space, workshop
+from tests.tuning_support import (
+    BEST,
+    DEVICE,
+    HostMachine,
+    problem,
+    request,
+    resolved,
+    space,
+    usual_us,
+    workshop,
+)
 
 KILLS = 24
 EFFORT = replace(
@@ -83,7 +96,53 @@ def test_killed_at_24_moments() -> None:
                 assert told <= stored(store, n)
             if any(line.startswith("done") for line in lines):
                 n, done = n + 64, done + 1
-        (record,) = tune(folder, n, funnel).done
+        tune(folder, n, funnel)
+        with Store.open(folder / "store.sqlite") as store:
+            (record,) = (one for one in store.records() if one.key.shape["n"] == n)
         assert record.winner == BEST
         assert len(told) > KILLS // 4, "the kills came too early to show anything"
         assert done >= 3, "no run went on to its end over the kills"
+
+
+RANKS = 8
+
+
+def test_eight_ranks_agree() -> None:
+    """Each rank's clock says something else; yet all get the config of the one that tuned."""
+    with memory_folder() as name:
+        folder = Path(name)
+
+        def rank(number: int, pipe: int) -> None:
+            machine = HostMachine(lambda config: usual_us(config) * (1 + 0.01 * number))
+            result = resolved(workshop(folder, machine))
+            say(pipe, result.outcome, result.record.winner, result.record.median_us)
+
+        ranks = [start(lambda pipe, n=n: rank(n, pipe)) for n in range(RANKS)]
+        told = [finish(*each).strip() for each in ranks]
+        outcomes = [line.split(maxsplit=1)[0] for line in told]
+        assert sorted(outcomes) == ["known"] * (RANKS - 1) + ["tuned"], told
+        assert len({line.split(maxsplit=1)[1] for line in told}) == 1, told
+        assert str(BEST) in told[0]
+        assert len(run_files(folder / "runs")) == 1
+
+
+def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
+    """A process that waits says which one it waits for; one that does not is busy at once."""
+
+    class Listener(TuningListener):
+        """Hears for whom is waited, and lets that one end."""
+
+        def waiting(self, holder: str) -> None:
+            heard.append(holder)
+            flight.__exit__(None, None, None)
+
+    heard: list[str] = []
+    first, second = (workshop(tmp_path, HostMachine()) for _ in range(2))
+    made = request(first)
+    flight = first.store.lease(made.key, made.expected)
+    assert flight.mine
+    busy = workshop(tmp_path, HostMachine(), on_busy="fallback").resolve(made)
+    assert (busy.outcome, busy.record) == ("busy", None)
+    second.listener = Listener()
+    assert second.resolve(made).outcome == "tuned"
+    assert str(os.getpid()) in heard[0]

@@ -147,9 +147,9 @@ class StoredLaunch:
         """Return the key of its launches, else one of its shape; and the provenance to expect."""
         if self.tuner is not None:
             return self.tuner.identity(self.problem.arguments, device)
-        from asmtune.tuning.request import expected_of, key_of
+        from asmtune.tuning.request import key_of, provenance
 
-        return key_of(self.problem, device), expected_of(self.problem, self.space, {})
+        return key_of(self.problem, device), provenance(self.problem, self.space)
 
     def found_on(self, target: Target, store: SafeStore | None) -> StoreLookup:
         """Return the first hit for a target's device, else the first answer that says why not.

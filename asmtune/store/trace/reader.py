@@ -20,11 +20,9 @@ from asmtune.core.config import OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.store.trace.run import (
     BatchRow,
-    CostRow,
     Ending,
     Header,
     InitialRanking,
-    Summary,
     TimedRow,
     Timing,
     TracedRun,
@@ -200,8 +198,8 @@ def read_trace(path: Path) -> TracedRun:
     return replace(run, **values)
 
 
-def read_summary(path: Path) -> Summary:
-    """Read the first and the last line of a trace.
+def read_summary(path: Path) -> TracedRun:
+    """Read the first and the last line of a trace; the parts of the run between are empty.
 
     Raises:
         InputError: it cannot be read, or its first or last line is malformed.
@@ -212,9 +210,9 @@ def read_summary(path: Path) -> Summary:
     last = data[:-1].rpartition(b"\n")[2] if data.endswith(b"\n") else b""
     line = _line(f"trace {path}, last line", last) if last else None
     if line is None or line.event != "end":
-        return Summary(path, start.run, start.header, None)
+        return start
     ending = decoded(Ending, line.values, line.where)
-    return Summary(path, start.run, start.header, ending, _field(float, line, "t"))
+    return replace(start, ending=ending, seconds=_field(float, line, "t"))
 
 
 def _read(path: Path) -> bytes:
@@ -274,7 +272,6 @@ _EVENTS: Final[Mapping[str, Callable[[_Line], Any]]] = {
     "batch": _record(BatchRow),
     "trial": _record(TrialRow),
     "final": lambda line: _field(tuple[TimedRow, ...], line, "rows"),
-    "costs": lambda line: _field(tuple[CostRow, ...], line, "rows"),
     "note": lambda line: _field(str, line, "text"),
     "end": _record(Ending),
 }

@@ -144,23 +144,6 @@ class TrialRow:
 
 
 @dataclass(frozen=True)
-class CostRow:
-    """Costs of a launch of a config; `on_front` where no other config is better in all of them.
-
-    `flops` are its operations on tensor cores; None if it has none there. `error` is p99 of the
-    relative error of its outputs; None where no bound was given.
-    """
-
-    config: Config
-    time_us: float
-    energy_mj: float | None
-    memory_bytes: int
-    on_front: bool
-    flops: float | None = None
-    error: float | None = None
-
-
-@dataclass(frozen=True)
 class Header:
     """The first line of a trace: the problem and the options of a run.
 
@@ -226,17 +209,6 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """First and last line of a trace; `ending` and `seconds` are None without a last line."""
-
-    path: Path
-    run: str
-    header: Header
-    ending: Ending | None
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
 class TracedRun:
     """Everything that the trace of a run holds.
 
@@ -248,7 +220,6 @@ class TracedRun:
         ranking: the space as ranked before compiling; None where the run did not come so far.
         batches, trials: in their order.
         finals: finalists and default, timed again in interleaved rounds.
-        costs: costs of launches, where the run had more than one objective.
         notes: notes for the reader of the run.
         ending: how it ended; None where it was killed or goes on.
         seconds: seconds from the start to the last line.
@@ -262,7 +233,6 @@ class TracedRun:
     batches: tuple[BatchRow, ...] = ()
     trials: tuple[TrialRow, ...] = ()
     finals: tuple[TimedRow, ...] = ()
-    costs: tuple[CostRow, ...] = ()
     notes: tuple[str, ...] = ()
     ending: Ending | None = None
     seconds: float = 0.0

@@ -19,7 +19,6 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.store.trace.reader import encoded, encoded_header
 from asmtune.store.trace.run import (
     CompiledRow,
-    CostRow,
     DroppedRow,
     Ending,
     Header,
@@ -122,10 +121,6 @@ class TraceWriter:
     def final(self, outcomes: Iterable[tuple[Config, Measurement | Failure]]) -> None:
         """Write the last timings of finalists and default, from interleaved rounds."""
         self._write("final", {"rows": [_timed(*outcome) for outcome in outcomes]})
-
-    def costs(self, costs: Iterable[CostRow]) -> None:
-        """Write the costs of launches, where the run has more than one objective."""
-        self._write("costs", {"rows": list(costs)})
 
     def note(self, text: str) -> None:
         """Write a note for the reader of the run."""

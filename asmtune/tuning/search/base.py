@@ -25,13 +25,11 @@ class Limits:
     Attributes:
         seconds: wall clock, from the start of the loop.
         compiles: configs compiled, those that fail among them; None for no limit.
-        timings: configs tried on the GPU; None for no limit.
         finalists: number of the fastest configs that are timed again at the end.
     """
 
     seconds: float = math.inf
     compiles: int | None = None
-    timings: int | None = None
     finalists: int = 8
 
 
@@ -158,12 +156,6 @@ class Axes:
         most = [len(index) - 1 for index in self._index.values()]
         places = np.array([self.places[config] for config in configs], dtype=np.float64)
         return places.reshape(len(configs), len(most)) / np.array(most, dtype=np.float64)
-
-
-def steps(one: Place, other: Place) -> int | None:
-    """Count the axes on which two places differ by one value; None if one differs by more."""
-    apart = [abs(a - b) for a, b in zip(one, other, strict=True) if a != b]
-    return len(apart) if all(distance == 1 for distance in apart) else None
 
 
 def _rank(value: Any) -> tuple[int, Any]:

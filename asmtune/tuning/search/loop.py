@@ -117,12 +117,10 @@ class _Search:
 
     def _time(self) -> bool:
         """Time what is worth it; return whether anything was."""
-        state, most = self.state, self.limits.timings
+        state = self.state
         if state.default in state.pending:
             return False  # its output is what the others' are compared with
         chosen = list(dict.fromkeys([*state.due(), *self.strategy.select(state)]))
-        if most is not None:
-            chosen = chosen[: max(most - state.trials, 0 if state.trials else 1)]
         if not chosen:
             return False
         outcomes = self.timer.trial([state.verdicts[config] for config in chosen])
@@ -141,8 +139,6 @@ class _Search:
             return ""  # without it nothing can be timed
         if state.seconds >= limits.seconds:
             return f"budget: {limits.seconds:g} s spent"
-        if limits.timings is not None and state.trials >= limits.timings:
-            return f"budget: {state.trials} configs timed"
         # A bound may be kept by few: what breaks it is not tried in vain.
         inaccurate = sum(failure.kind == "inaccurate" for failure in state.failures.values())
         if not state.timings and state.trials - inaccurate >= MOST_IN_VAIN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,14 +23,12 @@ class PriorTimings:
 
     Attributes:
         seeds: configs that were good on other shapes: compiled and timed first.
-        shunned: configs that failed or were slow on other shapes: tried last.
         timings: microseconds of earlier runs of this very search; not timed again, but
             for the finals.
         failures: failures of earlier runs; not tried again.
     """
 
     seeds: tuple[Config, ...] = ()
-    shunned: Collection[Config] = ()
     timings: Mapping[Config, float] = field(default_factory=dict)
     failures: Mapping[Config, Failure] = field(default_factory=dict)
 
@@ -78,7 +76,6 @@ class State:
         self.failures = {c: failure for c, failure in known.failures.items() if c in old}
         self.compiles = self.trials = 0
         self._seeds = [config for config in known.seeds if config in candidates]
-        self._shunned = frozenset(known.shunned)
         self._clock = clock
         self._began = clock()
         self._first_us: float | None = None
@@ -120,15 +117,10 @@ class State:
         left = set(self.configs) - self.failures.keys() - self.verdicts.keys()
         return [config for config in dict.fromkeys(first) if config in left]
 
-    def untried(self) -> list[Config]:
+    def open(self) -> list[Config]:
         """Return configs that are neither compiled nor known to run or to fail, in order."""
         tried = (self.verdicts, self.pending, self.timings, self.failures)
         return [c for c in self.configs if not any(c in configs for configs in tried)]
-
-    def open(self) -> list[Config]:
-        """Return untried configs, in order; shunned ones only when no others are left."""
-        left = self.untried()
-        return [config for config in left if config not in self._shunned] or left
 
     def ready(self) -> list[Config]:
         """Return compiled configs that can run and are not timed yet."""

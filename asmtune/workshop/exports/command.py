@@ -25,7 +25,7 @@ from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.documents import is_report, read_reports
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.interchange import abridged, without_samples
+from asmtune.store.interchange import abridged
 from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files, read_moe
@@ -39,15 +39,12 @@ class Format(StrEnum):
     """The formats of an export."""
 
     JSON = "json"
-    SQLITE = "sqlite"
     PYTHON = "python"
     VLLM = "vllm-moe"
     SGLANG = "sglang-moe"
 
 
 _ENGINES: Final[Mapping[Format, Engine]] = {Format.VLLM: "vllm", Format.SGLANG: "sglang"}
-_RECORDS: Final = (Format.JSON, Format.SQLITE)
-"""Formats of whole records, with their timings; others have configs alone."""
 
 Map = Annotated[
     list[str] | None,
@@ -72,8 +69,8 @@ def export(
         Format,
         typer.Option(
             "--format",
-            help="json: records, as `asmtune import` and cache/ have them; sqlite: a store to "
-            "ship, which all may read; others: configs for programs without asmtune.",
+            help="json: records with their timings, as `asmtune import` and cache/ have them; "
+            "others: configs for programs without asmtune.",
         ),
     ] = Format.JSON,
     kernel: Kernel = None,
@@ -86,13 +83,10 @@ def export(
         int | None,
         typer.Option(
             min=1,
-            help="Number of configs of each key, the winner first; default all in json and "
-            "sqlite, else 1.",
+            help="Number of configs of each key, the winner first; default all in json, else 1.",
         ),
     ] = None,
-    samples: Annotated[
-        bool, typer.Option("--samples", help="Keep every sample, in json and sqlite.")
-    ] = False,
+    samples: Annotated[bool, typer.Option("--samples", help="Keep every sample, in json.")] = False,
     names: Map = None,
     shipped: Annotated[
         bool, typer.Option("--shipped", help="Also what comes with asmtune and is not stored.")
@@ -115,10 +109,10 @@ def export(
                 "`asmtune cache ls` lists them, and --shipped takes those that come with asmtune"
             )
         records = chain([first], records)
-        if form in _RECORDS:
+        if form is Format.JSON:
             if fastest is not None:
                 records = (abridged(record, fastest) for record in records)
-            count, written = _write_records(form, to, records, samples=samples), [to]
+            count, written = _write_records(to, records, samples=samples), [to]
         else:
             listed = list(records)
             count, unedited = len(listed), _unedited(listed)
@@ -145,14 +139,12 @@ def _check_options(
     moe = form in _ENGINES
     if mapped and not moe:
         raise InputError(f"--map is for vllm-moe and sglang-moe, and the format is {form}")
-    if samples and form not in _RECORDS:
-        raise InputError(f"--samples is for json and sqlite, and the format is {form}")
+    if samples and form is not Format.JSON:
+        raise InputError(f"--samples is for json, and the format is {form}")
     if moe and fastest not in (None, 1):
         raise InputError(f"--fastest: files of {form} have one config for a number of tokens")
     if moe and (is_stdout(to) or (to.exists() and not to.is_dir())):
         raise InputError(f"TO {to}: not a folder; name the folder for the files of {form}")
-    if form is Format.SQLITE and is_stdout(to):
-        raise InputError(f"TO {to}: a store is a file of its own; name it")
 
 
 def _selected(
@@ -184,12 +176,8 @@ def _has(record: TuneRecord, chosen: Mapping[str, Any]) -> bool:
     return all(values.get(name) == value for name, value in chosen.items())
 
 
-def _write_records(form: Format, to: Path, records: Iterator[TuneRecord], *, samples: bool) -> int:
+def _write_records(to: Path, records: Iterator[TuneRecord], *, samples: bool) -> int:
     """Write whole records, of which one at a time is in memory; return how many."""
-    if form is Format.SQLITE:
-        from asmtune.store.database import write_for_readers
-
-        return write_for_readers(to, records if samples else map(without_samples, records))
     printed = lambda _, parts: sys.stdout.writelines(map(bytes.decode, parts))  # noqa: E731
     put = printed if is_stdout(to) else write_whole
     return interchange.write(to, records, samples=samples, put=put)
