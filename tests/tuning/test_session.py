@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 
 from asmtune.base.errors import CompileError, MeasureError
+from asmtune.compile import pool
+from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
 from asmtune.compile.worker import Job, make_sketch
 from asmtune.core.config import Config
