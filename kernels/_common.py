@@ -19,14 +19,15 @@ import triton.language as tl
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
+from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.shipped import chosen_target
+from asmtune.core.space.space import Space
 from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.replay_calls import refuse_second
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 FLOATS = ("fp32", "fp16", "bf16")
 """Dtypes of kernels that compute in fp32."""
@@ -212,6 +213,26 @@ def of_own_dtype(function: Callable[P, R]) -> Callable[P, R]:
     return apart
 
 
+def flat_space(default: Config, blocks: Sequence[int], most: int) -> Space:
+    """Build the space of kernels that treat all elements alike: elements a program, and warps.
+
+    Args:
+        default: the config to fall back to.
+        blocks: elements of a program.
+        most: elements of a thread; 4 are the least.
+    """
+    axes = {"BLOCK": blocks, "num_warps": (1, 2, 4, 8, 16)}
+    return Space(axes, default=default).where(
+        f"a thread has 4 to {most} elements",
+        lambda BLOCK, num_warps: 4 <= BLOCK // (num_warps * 32) <= most,
+    )
+
+
+def flat_grid(values: Mapping[str, Any]) -> tuple[int]:
+    """Give the grid of kernels that treat all elements alike: BLOCK of n elements a program."""
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
 def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
     """Allocate a result laid out as the tensors, and return them without gaps.
 
@@ -244,17 +265,6 @@ def walkers(x: torch.Tensor) -> int:
 def is_hopper(device: torch.device) -> bool:
     """Return whether a device has the instructions of the Gluon kernels for Hopper."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
-
-
-def beside(tuners: Sequence[T], vendor: bool, gluon: bool) -> T:
-    """Return a kernel's tuner by the alternatives that are wanted.
-
-    Args:
-        tuners: with no alternatives, with the Gluon kernel, with the vendor's, with both.
-        vendor: the vendor's function is wanted.
-        gluon: the Gluon kernel for Hopper is wanted, and takes the launch.
-    """
-    return tuners[2 * vendor + gluon]
 
 
 def is_expanded(x: torch.Tensor) -> bool:

@@ -48,7 +48,8 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_queries
 from asmtune.kernels._attention_vendor import has_vendor
-from asmtune.kernels._common import beside, is_expanded, is_hopper
+from asmtune.kernels._common import is_expanded, is_hopper
+from asmtune.kernels._spec import beside
 from asmtune.kernels.attention_backward import apart, attention_backward
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.determinism import is_deterministic

@@ -47,7 +47,8 @@ from asmtune.kernels._attention_vendor import (
     has_vendor,
     plain_arguments,
 )
-from asmtune.kernels._common import beside, check_shape, check_tensors, is_hopper
+from asmtune.kernels._common import check_shape, check_tensors, is_hopper
+from asmtune.kernels._spec import beside
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 

@@ -31,7 +31,7 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _gemm_space
-from asmtune.kernels._common import are_apart, beside, forward_only
+from asmtune.kernels._common import are_apart, forward_only
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
 from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
@@ -39,6 +39,7 @@ from asmtune.kernels._gemm_host import grid, placed
 from asmtune.kernels._gemm_space import DEFAULT
 from asmtune.kernels._scaled import scaled_sum
 from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
+from asmtune.kernels._spec import beside
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
