@@ -248,8 +248,12 @@ def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
     """View x as a matrix of the rows along its last axis; copy it where rows have gaps."""
-    rows = x.reshape(-1, x.shape[-1])
-    return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
+    return dense_rows(x.reshape(-1, x.shape[-1]))
+
+
+def dense_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose last axis has no gaps; copy any other."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def walkers(x: torch.Tensor) -> int:

@@ -26,7 +26,7 @@ from asmtune.core.config import Config
 from asmtune.kernels._common import FLOATS, load_columns, store_columns, vouched
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels._spec import doubled, draws, problems, tuners
-from asmtune.kernels.layernorm_backward import layernorm_backward
+from asmtune.kernels.layernorm_backward import EPS, layernorm_backward
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -114,8 +114,6 @@ SHAPES = (
     {"rows": 4096, "cols": 1000},
     {"rows": 512, "cols": 65536},
 )
-
-EPS = 1e-5
 
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 """16 elements a thread."""

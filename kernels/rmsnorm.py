@@ -24,7 +24,8 @@ from asmtune.core.config import Config
 from asmtune.kernels._common import FLOATS, columns_from, load_columns, store_columns, vouched
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels._spec import doubled, draws, problems, tuners
-from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
+from asmtune.kernels.rmsnorm_backward import EPS, rmsnorm_backward
+from asmtune.kernels.rmsnorm_backward import SHAPES as SHAPES
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -80,15 +81,6 @@ def kernel(
 OUTPUTS = ("y_ptr", "rstd_ptr")
 
 DTYPES = FLOATS
-
-SHAPES = (
-    {"rows": 8192, "cols": 4096},
-    {"rows": 32768, "cols": 768},
-    {"rows": 4096, "cols": 1000},
-    {"rows": 512, "cols": 65536},
-)
-
-EPS = 1e-6
 
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 """16 elements a thread."""

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 
 from asmtune import Config
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from benchmarks.ladder import gemm
 
 DIRECT = Config({"BLOCK": 64}, num_warps=2)

@@ -14,7 +14,7 @@ import triton
 from torch.nn import functional
 
 from asmtune.kernels import conv2d
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from asmtune.runtime.decorator import reconfigure
 from benchmarks.harness import RESULTS, between, table
 from benchmarks.ladder import attention, conv

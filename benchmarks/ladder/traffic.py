@@ -25,7 +25,7 @@ from asmtune.core.problem import Problem
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.kernels import conv2d
 from asmtune.kernels._conv2d_host import grid, layer
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from benchmarks.harness import between
 from benchmarks.harness import table as markdown
 from benchmarks.ladder import conv, gemm

@@ -19,7 +19,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks.harness import RESULTS
 from benchmarks.ladder import __main__ as command

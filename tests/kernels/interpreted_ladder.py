@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.ladder import attention, conv, gemm, others

@@ -18,7 +18,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import conv2d
 from asmtune.kernels._conv2d_host import gradient_arguments
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
 

@@ -27,7 +27,7 @@ from asmtune.kernels import (
     _conv2d_weight,
     conv2d,
 )
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from asmtune.measure.checks.effects import Effects
 from asmtune.predict.prune.front import Front
 from asmtune.runtime.autotuner import AsmAutotuner
