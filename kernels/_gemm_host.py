@@ -60,6 +60,11 @@ class Product:
     bias: torch.Tensor | None
     activation: str
 
+    def result(self) -> torch.Tensor:
+        """Allocate the product, (batch, M, N)."""
+        extents = (*self.a.shape[:2], self.b.shape[2])
+        return torch.empty(extents, dtype=result_dtype(self.a.dtype), device=self.a.device)
+
     def arguments(self, c: torch.Tensor) -> dict[str, Any]:
         """Give a launch's arguments without the tuned ones; `c` is (batch, M, N)."""
         (batch, M, K), N, device = self.a.shape, self.b.shape[2], self.a.device
@@ -90,13 +95,7 @@ def _place(matrices: torch.Tensor) -> Place:
 # Launches repeat their sizes, and this takes longer than all else on the way to them.
 @functools.lru_cache(maxsize=4096)
 def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
-    """Give sizes, strides, dense axes, and the bytes that divide strides, addresses and extents.
-
-    Args:
-        a: (batch, M, K).
-        b: (batch, K, N).
-        size: bytes of an element.
-    """
+    """Give sizes, strides, dense axes, and the bytes that divide strides, addresses and extents."""
     (batch, M, K), N = a[0], b[0][2]
     strides = {f"stride_a{axis}": stride for axis, stride in zip("zmk", a[1], strict=True)}
     strides |= {f"stride_b{axis}": stride for axis, stride in zip("zkn", b[1], strict=True)}
@@ -112,13 +111,8 @@ def _numbers(a: Place, b: Place, size: int) -> dict[str, Any]:
     aligned = size if "." in layout else math.gcd(_VECTOR, *apart)
     multiple = math.gcd(aligned, *extents)
     sizes = {"batch": batch, "M": M, "N": N, "K": K, "SIZE": size}
-    return {
-        **sizes,
-        **strides,
-        "LAYOUT": layout,
-        "MULTIPLE": multiple,
-        "MULTIPLE_STRIDES": aligned,
-    }
+    contract = {"LAYOUT": layout, "MULTIPLE": multiple, "MULTIPLE_STRIDES": aligned}
+    return {**sizes, **strides, **contract}
 
 
 def _check_reach(a: Place, b: Place) -> None:
@@ -147,14 +141,6 @@ def product(
     vendor: bool = False,
 ) -> Product:
     """Check the arguments of `matmul` or `linear`, and bring them into the kernel's layout.
-
-    Args:
-        what: the public function's name.
-        a: (M, K) or (batch, M, K).
-        b: (K, N) or (batch, K, N).
-        bias: (N,), or None.
-        activation: one of ACTIVATIONS.
-        vendor: cuBLAS may be called.
 
     Raises:
         ValueError: an argument does not fit; the message says what it is and what it must be.
@@ -220,10 +206,8 @@ def launch(
         vendor: cuBLAS may be called.
         gluon: the Gluon kernel for Hopper may be called.
     """
-    batch, M, K = operands.a.shape
-    shape = (batch, M, operands.b.shape[2])
-    c = torch.empty(shape, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
-    if c.numel() and K:
+    c = operands.result()
+    if c.numel() and operands.a.shape[2]:
         for part, result in _launches(operands, c):
             arguments = part.arguments(result)
             with allocating():
@@ -263,9 +247,8 @@ def by_gluon(operands: Product) -> torch.Tensor:
     """Compute the product, (batch, M, N), by the Gluon kernel for Hopper."""
     from asmtune.kernels import _hopper_gemm
 
-    a, b = operands.a, operands.b
-    c = torch.empty((*a.shape[:2], b.shape[2]), device=a.device, dtype=a.dtype)
-    _hopper_gemm.multiply(a, b, c, operands.bias, operands.activation)
+    c = operands.result()
+    _hopper_gemm.multiply(operands.a, operands.b, c, operands.bias, operands.activation)
     return c
 
 

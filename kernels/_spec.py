@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -80,6 +81,18 @@ def doubled(arguments: Mapping[str, Any], *names: str) -> list[Any]:
 def by_name(kernel: Any, function: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
     """Return an alternative to a launch, which gives a function the arguments by name."""
     return lambda *values: function(dict(zip(kernel.arg_names, values, strict=False)))
+
+
+def gluon_in_place(kernel: Any, module: str) -> Callable[..., Any]:
+    """Return the alternative by a Gluon kernel, whose module is loaded at the first call.
+
+    Its `in_place_of_plain` gets the arguments of a launch of the plain kernel by name.
+    """
+
+    def launch(given: dict[str, Any]) -> None:
+        import_module(f"asmtune.kernels.{module}").in_place_of_plain(given)
+
+    return by_name(kernel, launch)
 
 
 def tuners(

@@ -202,7 +202,7 @@ def test_others_are_refused_in_one_line(changed: dict[str, Any], message: str) -
     """Groups, layouts and devices that the kernel does not take are named, however it is called."""
     given = launch(**changed)
     with pytest.raises(ValueError, match=message):
-        _hopper_scaled.multiply(given)
+        _hopper_scaled.in_place_of_plain(given)
     values = [given.get(name) for name in scaled_matmul.kernel.arg_names]
     with pytest.raises(ValueError, match=message):
         scaled_matmul._launch_gluon(*values)
