@@ -46,11 +46,7 @@ def dropped(q: torch.Tensor, k: torch.Tensor, how: Attending) -> torch.Tensor:
 
 
 def sharing(heads: int, key_heads: int) -> int:
-    """Give how many heads of queries share a key head.
-
-    Raises:
-        ValueError: the key heads do not divide the heads.
-    """
+    """Give how many heads of queries share a key head; refuse key heads that do not divide them."""
     if heads % key_heads:
         raise ValueError(f"{key_heads} key heads do not divide {heads} heads of queries")
     return heads // key_heads
@@ -163,3 +159,14 @@ def forward_of(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, t
     q, k, v = (given[name].float() for name in "qkv")
     y, lse = attend_by_heads(q, k, v, how.checked("attention", q, k))
     return {"y": y.to(given["q"].dtype), "lse": lse}
+
+
+def backward_inputs(
+    shape: Mapping[str, int], dtype: str, device: str
+) -> tuple[dict[str, torch.Tensor], Attending]:
+    """Make random heads, what forward saves of them, the sums of dy * y, and the options."""
+    how = Attending(causal=bool(shape["causal"]))
+    given = random_heads(shape, dtype, device, "dy", "q", "k", "v")
+    given |= forward_of(given, how)
+    given["delta"] = (given["dy"].float() * given["y"].float()).sum(-1)
+    return given, how

@@ -270,21 +270,18 @@ def attend(
     tuned[grid](**arguments(q, k, v, y, lse, causal=causal, scale=scale))
 
 
-def in_place_of_plain(*values: Any) -> None:
-    """Compute what `attention`'s kernel does from that kernel's arguments, in order.
+def in_place_of_plain(plain: Mapping[str, Any]) -> None:
+    """Compute what `attention`'s kernel does from the arguments of its launch by name.
 
     Raises:
         ValueError: as `attend` does, or the launch has a window, padding, a mask or dropout.
     """
-    from asmtune.kernels import attention
-
-    given = dict(zip(attention.kernel.arg_names, values, strict=False))
     options = ("WINDOWED", "PADDING", "MASK", "DROPOUT", "ahead")
-    more = [name for name in options if given[name]]
+    more = [name for name in options if plain[name]]
     if more:
         raise ValueError(f"attend: {', '.join(more).lower()} is not what this kernel computes")
-    tensors = (given[f"{name}_ptr"] for name in ("q", "k", "v", "y", "lse"))
-    attend(*tensors, causal=given["CAUSAL"], scale=given["scale"])
+    tensors = (plain[f"{name}_ptr"] for name in ("q", "k", "v", "y", "lse"))
+    attend(*tensors, causal=plain["CAUSAL"], scale=plain["scale"])
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:

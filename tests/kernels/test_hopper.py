@@ -590,4 +590,4 @@ def test_arguments_of_the_plain_kernels_are_taken() -> None:
         ({"ahead": 3}, "ahead"),
     ):
         with pytest.raises(ValueError, match=f"{named} is not what this kernel computes"):
-            _hopper_attention.in_place_of_plain(*{**plain, **changed}.values())
+            _hopper_attention.in_place_of_plain({**plain, **changed})
