@@ -172,11 +172,7 @@ def _check_padding(what: str, padding: torch.Tensor, k: torch.Tensor) -> None:
 
 
 def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuse queries, keys and values that do not fit each other or the kernels.
-
-    Raises:
-        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
-    """
+    """Refuse queries, keys and values that do not fit each other or the kernels."""
     check_tensors(what, {"q": q, "k": k, "v": v}, DTYPES)
     most = MOST_DIM * 2 // q.element_size()
     check_extents(what, q, k, v, range(8, most + 1, 8))
@@ -192,9 +188,6 @@ def check_backward(
         heads: dy, q, k, v and, where it is needed, y.
         sums: (batch, heads, queries) each, in fp32.
         how: the options of the forward pass.
-
-    Raises:
-        ValueError: a tensor or an option does not fit.
     """
     q, k = heads["q"], heads["k"]
     check_tensors(what, heads, DTYPES)

@@ -45,11 +45,7 @@ def multiple(*numbers: int) -> int:
 
 
 def row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
-    """Give sizes, strides and contract of kernels over rows, by kernel parameter.
-
-    Args:
-        matrices: matrices of one shape by kernel parameter, without gaps in their rows.
-    """
+    """Give sizes, strides and contract of kernels over rows, by kernel parameter."""
     rows, cols = next(iter(matrices.values())).shape
     strides = {f"stride_{name}": matrix.stride(0) for name, matrix in matrices.items()}
     return {"rows": rows, "cols": cols, **strides, "MULTIPLE": multiple(cols, *strides.values())}
@@ -146,21 +142,13 @@ def check_plain(what: str, name: str, tensor: Any) -> None:
 
 
 def check_shape(what: str, name: str, tensor: torch.Tensor, wanted: Sequence[int]) -> None:
-    """Refuse a tensor of another shape.
-
-    Raises:
-        ValueError: it does not fit; the message says what it is and what it must be.
-    """
+    """Refuse a tensor of another shape."""
     if tuple(tensor.shape) != tuple(wanted):
         raise ValueError(f"{what}: {name} is {tuple(tensor.shape)}; it must be {tuple(wanted)}")
 
 
 def check_rows(what: str, x: torch.Tensor) -> None:
-    """Refuse a tensor without a last axis, with an empty one, or of more rows than 32 bits count.
-
-    Raises:
-        ValueError: it does not fit; the message says what it is and what it must be.
-    """
+    """Refuse a tensor whose last axis is missing or empty, or of more rows than 32 bits count."""
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{what}: x is {tuple(x.shape)}; it must have one element or more a row")
     if x.numel() // x.shape[-1] > _MOST_ROWS:  # a program's last rows are counted past the end
@@ -168,11 +156,7 @@ def check_rows(what: str, x: torch.Tensor) -> None:
 
 
 def forward_only(what: str, *tensors: torch.Tensor) -> None:
-    """Refuse tensors that require a gradient, which autograd would miss.
-
-    Raises:
-        ValueError: a gradient is asked for.
-    """
+    """Refuse tensors that require a gradient, which autograd would miss."""
     if torch.is_grad_enabled() and any(map(needs_gradient, tensors)):
         raise ValueError(
             f"{what} has no backward: call it under torch.no_grad(), or detach its arguments"
@@ -214,13 +198,7 @@ def of_own_dtype(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def flat_space(default: Config, blocks: Sequence[int], most: int) -> Space:
-    """Build the space of kernels that treat all elements alike: elements a program, and warps.
-
-    Args:
-        default: the config to fall back to.
-        blocks: elements of a program.
-        most: elements of a thread; 4 are the least.
-    """
+    """Build the space of kernels that treat all elements alike: BLOCK elements a program, warps."""
     axes = {"BLOCK": blocks, "num_warps": (1, 2, 4, 8, 16)}
     return Space(axes, default=default).where(
         f"a thread has 4 to {most} elements",

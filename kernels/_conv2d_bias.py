@@ -184,12 +184,6 @@ def result_gradients(
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Compute the gradients of what ReLU was given and of the bias by the fastest way.
 
-    Args:
-        dy: (batch, filters, out_height, out_width), the gradient of the result, on a GPU.
-        y: the result after ReLU; None without ReLU.
-        has_bias: the bias's gradient is needed.
-        vendor: call PyTorch's functions where tuning has found them faster.
-
     Returns:
         The gradient before ReLU in `torch.channels_last`, None without y; and the bias's, None
         where it is not needed.

@@ -96,11 +96,7 @@ def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
 def check_shapes(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, groups: Any
 ) -> None:
-    """Refuse an x that is no image, groups, a weight or a bias that do not fit.
-
-    Raises:
-        ValueError: it does not fit; the message says what it is and what it must be.
-    """
+    """Refuse an x that is no image, groups, a weight or a bias that do not fit."""
     if x.ndim != 4 or not x.shape[1]:
         raise ValueError(
             f"conv2d: x is {tuple(x.shape)}; it must be (batch, channels, height, width)"

@@ -197,15 +197,7 @@ def placed(
 def launch(
     tuners: Sequence[Any], operands: Product, grid: Any, *, vendor: bool, gluon: bool
 ) -> torch.Tensor:
-    """Launch a tuned kernel; return the product, (batch, M, N).
-
-    Args:
-        tuners: the kernel by its alternatives, as `beside` takes them.
-        operands: what is multiplied.
-        grid: as a launch takes it.
-        vendor: cuBLAS may be called.
-        gluon: the Gluon kernel for Hopper may be called.
-    """
+    """Launch a tuned kernel; return the product, (batch, M, N)."""
     c = operands.result()
     if c.numel() and operands.a.shape[2]:
         for part, result in _launches(operands, c):

@@ -1,4 +1,4 @@
-"""Host side of the GRU kernels: checks, random arguments, the layer in PyTorch."""
+"""Host side of the GRU kernels: checks, the layer in PyTorch, and the persistent kernel's space."""
 
 from __future__ import annotations
 
@@ -6,9 +6,130 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+import triton
 
+from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels._common import FLOATS, check_shape, check_tensors, of_own_dtype
+from asmtune.core.space.space import Space
+from asmtune.kernels._common import (
+    FLOATS,
+    check_shape,
+    check_tensors,
+    multiple,
+    of_own_dtype,
+    processors,
+)
+
+DEFAULT = Config({"UNITS": 16, "LANES": 8, "SPLIT": 8, "TEAMS": 1}, num_warps=8, num_stages=1)
+"""64 programs for 1024 hidden units, which an H200 runs at once.
+
+At the most, of rows of 2 KiB, weights fill 96 of a thread's registers. Of 256 units two or four
+warps a product are faster, and a lane of its own for a single sequence twice as fast.
+"""
+
+_LANES_ROUND = 64
+_MOST_ROW_BYTES = 2048
+
+
+def fits(states: torch.Tensor) -> bool:
+    """Say if a layer runs in one launch, in the default config.
+
+    Registers hold the weights, and the device runs the programs of (..., hidden) states at once.
+    """
+    hidden, device = states.shape[-1], states.device
+    programs = triton.cdiv(hidden, DEFAULT.kwargs["UNITS"])
+    at_once = device.type == "cpu" or programs <= processors(device)
+    return at_once and _width(hidden) * states.element_size() <= _MOST_ROW_BYTES
+
+
+def space() -> Space:
+    """Build the space: units and lanes of a program, how warps share a product; 3 to 36 a shape."""
+    axes = {
+        "UNITS": (4, 8, 16, 32, 64, 128),
+        "LANES": (1, 8, 16, 32),
+        "SPLIT": (1, 2, 4, 8),
+        "TEAMS": (1, 2, 4, 8),
+        "num_warps": (1, 2, 4, 8),
+        "num_stages": (1,),
+    }
+    return (
+        Space(axes, default=DEFAULT)
+        .where(
+            "programs that wait for each other run at once",
+            lambda UNITS, hidden, RESIDENT: triton.cdiv(hidden, UNITS) <= RESIDENT,
+        )
+        .where("lanes are under twice the batch, or 8", _lanes_are_of_use)
+        .where("warps share out a product of 16 units and terms or more", _shares)
+        .where("a thread's weights fill 6 to 96 registers, of one lane up to 96 terms", _holds)
+    )
+
+
+def _lanes_are_of_use(LANES: int, batch: int, hidden: int) -> bool:
+    # Several sequences are worth a product of tensor cores, which takes 8 at once. Of 128 units
+    # a few programs, or one, hold all, so that tiles of 8 have enough programs.
+    if LANES == 1:
+        return batch <= 4
+    return LANES == 8 or (2 * batch > LANES and hidden > 128)
+
+
+def _shares(UNITS: int, LANES: int, SPLIT: int, TEAMS: int, num_warps: int, hidden: int) -> bool:
+    if LANES == 1:
+        return SPLIT * TEAMS == 1 and num_warps <= UNITS
+    if UNITS < 16 * TEAMS or max(_width(hidden), UNITS) < 16 * SPLIT:
+        return False
+    # Warps of one product each, or rows of one product.
+    warps = SPLIT * TEAMS
+    return warps == num_warps or (warps == 1 and 16 * num_warps <= UNITS)
+
+
+def _holds(UNITS: int, LANES: int, num_warps: int, hidden: int, SIZE: int) -> bool:
+    if 2 * hidden <= UNITS and UNITS > 16:
+        return False
+    terms = 3 * UNITS * max(_width(hidden), UNITS) // (32 * num_warps)
+    return terms <= 96 if LANES == 1 else 24 <= terms * SIZE <= 384
+
+
+def _width(hidden: int) -> int:
+    return int(triton.next_power_of_2(hidden))
+
+
+def grid(values: Mapping[str, Any]) -> tuple[int, int]:
+    """Give the grid: programs of one tile, and tiles at once, no more than run together."""
+    hidden, units = values["hidden"], values["UNITS"]
+    most = values["RESIDENT"]
+    programs = triton.cdiv(hidden, units)
+    if programs > most:
+        raise ValueError(
+            f"gru: {hidden} hidden units by {units} are {programs} programs that wait for each "
+            f"other, and this device runs {most} at once: take a larger UNITS"
+        )
+    return programs, max(1, min(triton.cdiv(values["batch"], values["LANES"]), most // programs))
+
+
+def arguments_of(
+    gates: torch.Tensor, h0: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
+) -> dict[str, Any]:
+    """Give arguments by name, with room for states and words."""
+    tensors = {"gates_ptr": gates, "h0_ptr": h0, "weight_ptr": weight, "bias_ptr": bias}
+    out = h0.new_empty((len(gates), *h0.shape))
+    return {**tensors, "out_ptr": out, **exchange(out)}
+
+
+def exchange(states: torch.Tensor) -> dict[str, Any]:
+    """Return what programs need to pass on (seq, batch, hidden) states: words, sizes, contracts.
+
+    No word bears an epoch yet.
+    """
+    seq, batch, hidden = states.shape
+    device = states.device
+    lanes = triton.cdiv(batch, _LANES_ROUND) * _LANES_ROUND
+    words = torch.zeros(lanes * (1 + 2 * _width(hidden)), dtype=torch.int64, device=device)
+    sizes = {"seq": seq, "batch": batch, "hidden": hidden}
+    # Triton's interpreter runs programs one after the other.
+    most = 1 if device.type == "cpu" else processors(device)
+    contract = {"MULTIPLE": multiple(hidden), "WIDTH": _width(hidden)}
+    contract |= {"SIZE": states.element_size(), "RESIDENT": most}
+    return {"words_ptr": words, **sizes, **contract, "launch_cooperative_grid": True}
 
 
 @of_own_dtype
@@ -68,11 +189,7 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 
 
 def check(what: str, given: Mapping[str, torch.Tensor]) -> None:
-    """Refuse arguments that are not those of a GRU layer.
-
-    Raises:
-        ValueError: a dtype, device or shape does not fit.
-    """
+    """Refuse arguments that are not those of a GRU layer."""
     check_tensors(what, given, FLOATS)
     x, h0 = given["x"], given["h0"]
     if x.ndim != 3:

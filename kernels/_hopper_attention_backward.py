@@ -286,11 +286,7 @@ def gradients(
     dy: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, y: torch.Tensor,
     lse: torch.Tensor, *, causal: bool, scale: float,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """Compute the gradients of q, k and v by the tuned kernel.
-
-    Raises:
-        ValueError: as `differentiate` does.
-    """
+    """Compute the gradients of q, k and v by the tuned kernel."""
     results = tuple(torch.empty_like(x) for x in (q, k, v))
     given = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse}
     differentiate(given, results, causal=causal, scale=scale)
@@ -303,11 +299,7 @@ def differentiate(
 ) -> None:  # fmt: skip
     """Write the gradients of q, k and v to `results` by the tuned kernel.
 
-    Args:
-        given: dy, q, k, v, y, and lse: (batch, heads, queries), dense, logarithms to base 2.
-        results: dq, dk and dv, as q, k and v.
-        causal: query m sees keys up to m.
-        scale: factor of the scores.
+    `given` has dy, q, k, v, y, and lse: (batch, heads, queries), dense, logarithms to base 2.
 
     Raises:
         ValueError: the GPU, a dtype, the dim or a layout is not one that the kernel takes.

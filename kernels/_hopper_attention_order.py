@@ -90,13 +90,7 @@ def shares_together(shares: int, extents: tuple[int, int], in_l2: int, programs:
 
 
 def dealt(lengths: NDArray[np.int64], heads: int, together: int) -> NDArray[np.int64]:
-    """Return the lengths of all heads' items in order: first the first items of `together` heads.
-
-    Args:
-        lengths: of one head's items, as long as each other head's.
-        heads: how many heads there are.
-        together: how many of them are dealt at once; the last fewer.
-    """
+    """Return the lengths of all heads' items in order: `together` heads' first items come first."""
     whole, rest = divmod(heads, together)
     return np.concatenate([np.repeat(lengths, together)] * whole + [np.repeat(lengths, rest)])
 

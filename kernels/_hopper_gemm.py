@@ -280,15 +280,7 @@ def arguments(
     bias: torch.Tensor | None = None,
     activation: str = "none",
 ) -> dict[str, Any]:
-    """Give a launch's arguments by name.
-
-    Args:
-        a: (batch, M, K).
-        b: (batch, K, N), dense along N or K.
-        c: (batch, M, N), which the launch writes.
-        bias: (N,), or None.
-        activation: by name, as in `matmul`.
-    """
+    """Give the arguments by name of a launch that writes C, (batch, M, N)."""
     batch, M, K = a.shape
     N, sms = b.shape[2], processors(a.device)
     along_k = b.stride(2) != 1

@@ -97,12 +97,7 @@ def arguments(
 ) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results.
 
-    Args:
-        sums: () for those of the weight, (2,) for the bias as well.
-        dy: (rows, cols).
-        x: (rows, cols).
-        weight: (cols,).
-        saved: rstd, and the mean before it if there is one: (rows,) each.
+    `sums` is () for those of the weight, (2,) for the bias as well.
     """
     dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     programs = walkers(x)

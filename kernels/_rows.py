@@ -206,9 +206,6 @@ def checked_rows(what: str, x: torch.Tensor, **columns: torch.Tensor) -> dict[st
         what: the public function's name.
         x: (..., cols); given as a matrix.
         columns: (cols,) each, of x's dtype.
-
-    Raises:
-        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
     check_tensors(what, {"x": x, **columns})
     check_rows(what, x)

@@ -47,9 +47,6 @@ def check_kinds(
         what: the public function's name.
         tensors: arguments by name.
         kinds: names of the dtypes that each may have.
-
-    Raises:
-        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
     """
     for name, tensor in tensors.items():
         check_plain(what, name, tensor)
