@@ -19,11 +19,9 @@ from triton.experimental.gluon import language as gl
 from asmtune.base.settings import Settings
 from asmtune.compile.disassembly import disassemble
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
     _hopper_attention,
@@ -44,7 +42,8 @@ from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
 from tests.kernels.gluon_values import Int, tile
 from tests.kernels.hopper_runs import attend, differentiate, gelu, multiply, product
-from tests.kernels.interleavings import Interleavings
+from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
+from tests.kernels.made import artifact_of
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
 TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2, "SPLIT_K": 1}
@@ -279,22 +278,7 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 )
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
-    machine = small_runs()[name]()
-    whole = [list(agent.steps) for agent in machine.agents]
-    used = {
-        (who, step[0], step[1])
-        for who, steps in enumerate(whole)
-        for step in steps
-        if step[0] in ("wait", "arrive")
-    }
-    for who, kind, slot in sorted(used):
-        left = [step for step in whole[who] if step[:2] != (kind, slot)]
-        for agent, steps in zip(machine.agents, whole, strict=True):
-            agent.steps = steps
-        machine.agents[who].steps = left
-        # The last arrivals at some barriers have nobody who waits for them.
-        with pytest.raises(MachineError):
-            Interleavings(machine).explore()
+    assert steps_that_are_not_needed(small_runs()[name]()) == []
 
 
 def test_what_products_read_is_fenced() -> None:
@@ -330,11 +314,7 @@ def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Se
 
 def machine_code(problem: Problem, config: Config, work: Settings, stack: int = 0) -> str:
     """Compile for an H200, with so many bytes of a stack at most; return the machine code."""
-    lowering = Lowering(problem, load_target("H200"), 60)
-    request = lowering.request(config)
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, work)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(problem, config, work, "H200")
     assert artifact.shared_bytes <= 227 << 10
     assert read_cubin(artifact.cubin).stack_bytes <= stack
     code = disassemble(artifact.cubin)
@@ -378,17 +358,7 @@ def tiles_of(BLOCK_M: int, BLOCK_N: int, **more: Any) -> Config:
         (tiles_of(192, 192), 6, {128, 64}),
         (tiles_of(256, 192), 5, {128, 64}),
     ],
-    ids=[
-        "wide",
-        "in turn",
-        "192",
-        "192 in turn",
-        "256 x 160",
-        "96",
-        "split",
-        "192 x 192",
-        "256 x 192",
-    ],
+    ids=str,
 )
 def test_products_stay_in_flight(
     config: Config, loads: int, widths: set[int], settings: Settings
@@ -517,9 +487,7 @@ def test_racecheck_is_silenced_at_tritons_bytes_alone(name: str, settings: Setti
     barrier = r"BAR\.SYNC\.DEFER_BLOCKING 0x1\b(?!,)"
     reads = [step for step in steps if re.search(rf"{barrier}.* > LDS\.U8 ", step)]
     writes = [step for step in steps if re.search(rf" > STS[. ].* < .*{barrier}", step)]
-    assert len(reads) == 1
-    assert len(writes) >= 2
-    assert len(reads) + len(writes) == len(steps), steps
+    assert (len(reads), len(writes) >= 2, len(steps)) == (1, True, len(reads) + len(writes)), steps
 
 
 RACES = """========= COMPUTE-SANITIZER

@@ -13,10 +13,10 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import _hopper_scaled, _scaled_host, scaled_matmul
-from asmtune.runtime.autotuner import AsmAutotuner
-from tests.kernels.gluon_machine import Machine, MachineError
+from tests.kernels.gluon_machine import Machine
 from tests.kernels.hopper_runs import multiply_scaled
-from tests.kernels.interleavings import Interleavings
+from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
+from tests.kernels.made import noted_launches
 from tests.kernels.test_hopper import machine_code
 
 Groups = tuple[int, int, int]
@@ -75,20 +75,7 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 @pytest.mark.parametrize("name", ["together", "in turn"])
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
-    machine = small_runs()[name]()
-    whole = [list(agent.steps) for agent in machine.agents]
-    used = {
-        (who, step[0], step[1])
-        for who, steps in enumerate(whole)
-        for step in steps
-        if step[0] in ("wait", "arrive")
-    }
-    for who, kind, slot in sorted(used):
-        for agent, steps in zip(machine.agents, whole, strict=True):
-            agent.steps = steps
-        machine.agents[who].steps = [step for step in whole[who] if step[:2] != (kind, slot)]
-        with pytest.raises(MachineError):
-            Interleavings(machine).explore()
+    assert steps_that_are_not_needed(small_runs()[name]()) == []
 
 
 @pytest.mark.slow(seconds=15)
@@ -238,13 +225,7 @@ def test_arguments_choose_the_alternatives(
     """`vendor=False` leaves `torch._scaled_mm` out, `gluon=False` the kernel for Hopper."""
     monkeypatch.setattr(_scaled_host, "is_hopper", lambda _: True)
     monkeypatch.setattr(scaled_matmul, "_capability", lambda _: (9, 0))
-    launches: list[frozenset[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        alternatives = tuner.options.choices.get("alternatives", {})
-        return lambda **_: launches.append(frozenset(alternatives))
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    launches = noted_launches(monkeypatch)
     shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled_host.EXTENTS, 0)}
     given = scaled_matmul.inputs(shape, "fp8e4nv", "cpu")
     scaled_matmul.scaled_matmul.prepared.ordinary(**given, vendor=vendor, gluon=gluon)
