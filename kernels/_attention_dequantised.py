@@ -21,7 +21,7 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.kernels._attention import columns_of
 from asmtune.kernels._fp8 import FORMATS, NAMES, halves, has_fp8, typed
-from asmtune.kernels._scaled_host import extent_of_group
+from asmtune.kernels._scaled import extent_of_group
 from asmtune.kernels.attention import attention
 from asmtune.runtime.decorator import asm_autotune
 

@@ -18,9 +18,8 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.kernels._common import of_own_dtype, once_differentiable
-from asmtune.kernels._gru import load_gates, sigmoid
+from asmtune.kernels._gru import fits, load_gates, sigmoid
 from asmtune.kernels._gru_backward_walk import state_gradients
-from asmtune.kernels._gru_host import fits
 from asmtune.runtime.decorator import asm_autotune
 
 _BLOCK = 256

@@ -27,9 +27,17 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.kernels._common import vouched
-from asmtune.kernels._gru import add_parts, load_gates, places, split, warps_apart
-from asmtune.kernels._gru_host import DEFAULT as DEFAULT
-from asmtune.kernels._gru_host import exchange, grid, space
+from asmtune.kernels._gru import DEFAULT as DEFAULT
+from asmtune.kernels._gru import (
+    add_parts,
+    exchange,
+    grid,
+    load_gates,
+    places,
+    space,
+    split,
+    warps_apart,
+)
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
 from asmtune.runtime.decorator import asm_autotune
 

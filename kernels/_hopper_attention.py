@@ -57,8 +57,14 @@ from asmtune.kernels._hopper import (
     store_tile,
     tile_of,
 )
-from asmtune.kernels._hopper_attention_order import heads_together
-from asmtune.kernels._hopper_attention_walk import ROWS, attend_item, item_at, load_all, rounds
+from asmtune.kernels._hopper_attention_walk import (
+    ROWS,
+    attend_item,
+    heads_together,
+    item_at,
+    load_all,
+    rounds,
+)
 from asmtune.runtime.decorator import asm_autotune
 
 

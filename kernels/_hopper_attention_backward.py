@@ -76,7 +76,7 @@ from asmtune.kernels._hopper_attention_backward_walk import (
     scores_of,
     walk,
 )
-from asmtune.kernels._hopper_attention_order import shares_together
+from asmtune.kernels._hopper_attention_walk import shares_together
 from asmtune.runtime.decorator import asm_autotune
 
 

@@ -59,7 +59,7 @@ from asmtune.kernels._hopper_scaled_sums import (
     tile_origin,
     write_pieces,
 )
-from asmtune.kernels._scaled_host import EXTENTS
+from asmtune.kernels._scaled import EXTENTS
 from asmtune.runtime.decorator import asm_autotune
 
 REGISTERS = gl.constexpr((240, 104, 72))

@@ -124,8 +124,7 @@ def broadcast_relu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     arguments = _arguments(x, bias)
     if x.numel():
         _tuned[_grid](**arguments)
-    y: torch.Tensor = arguments["y_ptr"]
-    return y.view(x.shape)
+    return arguments["y_ptr"].view(x.shape)
 
 
 def _arguments(x: torch.Tensor, bias: torch.Tensor) -> dict[str, Any]:

@@ -172,8 +172,7 @@ def cross_entropy_backward(
     saved = (as_rows(logits), target.contiguous(), lse.contiguous())
     arguments = _arguments(grad, *saved, ignored=ignore_index)
     _tuned[_grid](**arguments)
-    dx: torch.Tensor = arguments["dx_ptr"]
-    return dx
+    return arguments["dx_ptr"]
 
 
 def _arguments(

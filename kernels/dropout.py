@@ -157,8 +157,7 @@ def _dropped(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
     arguments = _arguments(x, p, seed)
     if x.numel():
         _tuned[flat_grid](**arguments)
-    y: torch.Tensor = arguments["y_ptr"]
-    return y
+    return arguments["y_ptr"]
 
 
 def _threshold(p: float) -> int:

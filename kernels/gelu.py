@@ -147,8 +147,7 @@ def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> 
     arguments = _arguments(x, approximate)
     if x.numel():
         (_tuned if vendor else _alone)[flat_grid](**arguments)
-    y: torch.Tensor = arguments["y_ptr"]
-    return y
+    return arguments["y_ptr"]
 
 
 def _arguments(x: torch.Tensor, approximate: str) -> dict[str, Any]:

@@ -27,9 +27,17 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
-from asmtune.kernels._gru import add_three, cell, load_gates
+from asmtune.kernels._gru import (
+    add_three,
+    baseline,
+    cell,
+    check,
+    gates_of,
+    inputs,
+    load_gates,
+    recurrence,
+)
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
-from asmtune.kernels._gru_host import baseline, check, gates_of, inputs, recurrence
 from asmtune.kernels._spec import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 

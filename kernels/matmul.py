@@ -27,7 +27,15 @@ import triton.language as tl
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.kernels._gemm import finish_tile, known, operand_descriptors, summed, tile_origin
+from asmtune.kernels._gemm import (
+    DEFAULT,
+    finish_tile,
+    known,
+    operand_descriptors,
+    space,
+    summed,
+    tile_origin,
+)
 from asmtune.kernels._gemm_host import (
     DTYPES,
     Product,
@@ -37,7 +45,6 @@ from asmtune.kernels._gemm_host import (
     product,
     result_dtype,
 )
-from asmtune.kernels._gemm_space import DEFAULT, space
 from asmtune.kernels._gemm_vendor import activate, as_tf32, by_cublas
 from asmtune.kernels._spec import by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered

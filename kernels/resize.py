@@ -215,8 +215,7 @@ def resize(x: torch.Tensor) -> torch.Tensor:
     arguments = _arguments(x)
     if x.numel():
         _tuned[_grid](**arguments)
-    y: torch.Tensor = arguments["y_ptr"]
-    return y
+    return arguments["y_ptr"]
 
 
 def _arguments(x: torch.Tensor) -> dict[str, Any]:

@@ -205,8 +205,7 @@ def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Ten
     arguments = _arguments(x, cos, sin)
     if x.numel():
         _tuned[_grid](**arguments)
-    y: torch.Tensor = arguments["y_ptr"]
-    return y
+    return arguments["y_ptr"]
 
 
 def _arguments(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> dict[str, Any]:

@@ -28,15 +28,13 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels import _gemm_space
+from asmtune.kernels import _gemm
 from asmtune.kernels._common import are_apart, forward_only
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
-from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
+from asmtune.kernels._gemm import DEFAULT, finish_tile, operand_descriptors, tile_origin
 from asmtune.kernels._gemm_host import grid, placed
-from asmtune.kernels._gemm_space import DEFAULT
-from asmtune.kernels._scaled import scaled_sum
-from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
+from asmtune.kernels._scaled import BLOCK, check_operands, extent_of_group, fits_hopper, scaled_sum
 from asmtune.kernels._spec import beside, by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered
 from asmtune.runtime.replay_calls import replay_calls
@@ -139,14 +137,14 @@ SHAPES = ({"M": 4096, "N": 4096, "K": 4096, "GROUP_A": 1, "GROUP_B": BLOCK, "GRO
 
 def space() -> Space:
     """Build the space of `matmul`, of blocks of K that lie in a group."""
-    return _gemm_space.space(_is_wide).where("a block of K lies in a group", _lies_in_a_group)
+    return _gemm.space(_is_wide).where("a block of K lies in a group", _lies_in_a_group)
 
 
 def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int, N: int, GROUP_K: int) -> bool:
     # No wide block lies in a group of 64, and the default's tile is too wide for few columns.
     columns, width = triton.next_power_of_2(N), DEFAULT.kwargs["BLOCK_N"]
     is_short = columns < width and 0 < GROUP_K <= BLOCK // 2
-    return is_short or _gemm_space.is_wide(BLOCK_M, BLOCK_N, BLOCK_K, SIZE)
+    return is_short or _gemm.is_wide(BLOCK_M, BLOCK_N, BLOCK_K, SIZE)
 
 
 def _lies_in_a_group(LOADS: str, BLOCK_K: int, GROUP_K: int) -> bool:

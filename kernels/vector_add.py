@@ -84,8 +84,7 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     arguments = _arguments(x, y)
     if x.numel():
         _tuned[flat_grid](**arguments)
-    out: torch.Tensor = arguments["out_ptr"]
-    return out
+    return arguments["out_ptr"]
 
 
 def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:

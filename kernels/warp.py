@@ -195,8 +195,7 @@ def warp(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
     arguments = _arguments(x, offset)
     if x.numel():
         _tuned[_grid](**arguments)
-    y: torch.Tensor = arguments["y_ptr"]
-    return y
+    return arguments["y_ptr"]
 
 
 def _arguments(x: torch.Tensor, offset: torch.Tensor) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _gru_backward, _gru_backward_walk, _gru_host, gru
-from asmtune.kernels._gru_host import fits, grid
+from asmtune.kernels import _gru, _gru_backward, _gru_backward_walk, gru
+from asmtune.kernels._gru import fits, grid
 from asmtune.runtime.checks import launch_options
 from tests.interpreter import Interpreter
 from tests.kernels.made import artifact_of
@@ -141,7 +141,7 @@ def test_few_processors_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer whose programs a GPU cannot run at once is run a launch a step."""
     states = torch.empty(3, 1024, dtype=torch.half, device="meta")
     assert fits(states)
-    monkeypatch.setattr(_gru_host, "processors", lambda _: 58)
+    monkeypatch.setattr(_gru, "processors", lambda _: 58)
     assert not fits(states)
     assert fits(states[:, :512])
 
@@ -149,7 +149,7 @@ def test_few_processors_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sms", [20, 64, 108, 132])
 def test_configs_run_at_once(monkeypatch: pytest.MonkeyPatch, sms: int) -> None:
     """A space has no config of more programs than the GPU has multiprocessors."""
-    monkeypatch.setattr(_gru_host, "processors", lambda _: sms)
+    monkeypatch.setattr(_gru, "processors", lambda _: sms)
     for module in (gru, _gru_backward_walk):
         given = module.problem({**SHAPE, "hidden": 512, "batch": 1}, "fp16", "meta").arguments
         units = [one.kwargs["UNITS"] for one in module.space().configs(**given)]

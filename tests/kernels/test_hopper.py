@@ -26,7 +26,6 @@ from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
     _hopper_attention,
     _hopper_attention_backward,
-    _hopper_attention_order,
     _hopper_attention_walk,
     _hopper_gemm,
     _hopper_gemm_walk,
@@ -206,8 +205,8 @@ def test_evenness_is_that_of_the_kernel(
             for turn in range(function(_hopper_attention_walk.rounds)(Int(blocks * heads)))
         ]
         work.append(sum(int(item[2]) + 1 for item in items))
-    share = _hopper_attention_order.least_share(
-        _hopper_attention_order.dealt(lengths, heads, together), 4
+    share = _hopper_attention_walk.least_share(
+        _hopper_attention_walk.dealt(lengths, heads, together), 4
     )
     assert share == sum(work) / 4 / max(work)
 
@@ -221,15 +220,15 @@ def test_heads_dealt_at_once_are_all_or_stay_in_l2(
 ) -> None:
     """Whole groups are dealt at once; more than fit in L2 are where fewer are less even."""
     heads, in_l2 = heads * group, in_l2 * group
-    chosen = _hopper_attention_order.heads_together(heads, group, (M, M), rows, in_l2, 132)
+    chosen = _hopper_attention_walk.heads_together(heads, group, (M, M), rows, in_l2, 132)
     assert chosen in (heads, in_l2) or chosen % group == 0
     assert 1 <= chosen <= heads
     blocks = -(-M // rows)
     if blocks * heads <= 64 * 132:
         lengths = -(-np.minimum(rows * np.arange(blocks, 0, -1), M) // 128) + 1
         shares = {
-            count: _hopper_attention_order.least_share(
-                _hopper_attention_order.dealt(lengths, heads, count), 132
+            count: _hopper_attention_walk.least_share(
+                _hopper_attention_walk.dealt(lengths, heads, count), 132
             )
             for count in (chosen, group, heads)
         }
@@ -241,7 +240,7 @@ def test_backward_deals_more_heads_than_fit_in_l2_where_it_is_more_even(
     shares: int, M: int, in_l2: int
 ) -> None:
     """All or a power of 2 of the key heads begin at once; of many those that fit in L2."""
-    chosen = _hopper_attention_order.shares_together(shares, (M, M), in_l2, 132)
+    chosen = _hopper_attention_walk.shares_together(shares, (M, M), in_l2, 132)
     many = -(-M // 128) * shares > 32 * 132
     assert (
         chosen == min(in_l2, shares) if many else chosen in (shares, 1 << chosen.bit_length() - 1)
