@@ -46,7 +46,6 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
-from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._common import multiple, processors
 from asmtune.kernels._hopper import (
     barriers_of,
@@ -297,13 +296,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     scale = shape["D"] ** -0.5
     given = arguments(q, k, v, y, lse, causal=bool(shape["causal"]), scale=scale)
     return Problem(kernel, given, grid, shape, "hopper_attention")
-
-
-def reference(values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the result and log2 of the sums in float64 from a problem's arguments."""
-    q, k, v = (values[f"{name}_desc"].base.double() for name in "qkv")
-    how = Attending(causal=values["CAUSAL"], scale=values["scale"])
-    return exact.attend_by_heads(q, k, v, how)
 
 
 tuned = asm_autotune(

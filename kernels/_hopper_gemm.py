@@ -341,12 +341,6 @@ def _problem_arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
     return arguments(a, b, c)
 
 
-def reference(values: Mapping[str, Any]) -> torch.Tensor:
-    """Compute C in float64 from a problem's arguments."""
-    b = values["b_desc"].base.double()
-    return values["a_desc"].base.double() @ (b.mT if values["B_ALONG_K"] else b)
-
-
 problem = problems(kernel, "hopper_gemm", inputs, _problem_arguments, grid, ("B_ALONG_K", "SMS"))
 _KEY = ("batch", pow2("M"), "N", "K", "B_ALONG_K", "ACTIVATION")
 tuned = asm_autotune(space=space, key=_KEY)(kernel)

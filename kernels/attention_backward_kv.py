@@ -160,14 +160,8 @@ def attention_backward_kv(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradients of `attention`'s keys and values by the tuned kernel.
 
-    Args:
-        dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: of the same shape, of a dtype of DTYPES, which dy, k and v have as well.
-        k: (batch, key heads, keys, dim).
-        v: as k.
-        lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
-        delta: of the same shape and dtype, the sums of dy * y over dim.
-        how: the options of the forward pass.
+    The tensors are those of `attention_backward`, `how` is the options of the forward pass. `delta`
+    is the sums of dy * y over dim, as `attention_backward_q` gives them.
 
     Returns:
         The gradients of k and v, of their dtype.

@@ -153,14 +153,7 @@ def attention_backward_q(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradient of `attention`'s queries by the tuned kernel.
 
-    Args:
-        dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: of the same shape, of a dtype of DTYPES, which all but lse have.
-        k: (batch, key heads, keys, dim).
-        v: as k.
-        y: as q, the result.
-        lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
-        how: the options of the forward pass.
+    The tensors are those of `attention_backward`, `how` is the options of the forward pass.
 
     Returns:
         The gradient, of q's dtype, and the sums of dy * y over dim in fp32.

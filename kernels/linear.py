@@ -79,24 +79,12 @@ def baseline(
     return activate(torch.nn.functional.linear(x, weight, bias), activation)
 
 
-def _cublas(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _cublas(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_: bool) -> Any:
     with as_tf32(x.dtype):
         return baseline(x, weight, bias, activation)
 
 
-def _gluon(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _gluon(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_: bool) -> Any:
     """Compute `linear` by the Gluon kernel for Hopper."""
     rows = x.reshape(-1, x.shape[-1])
     y = by_gluon(product("linear", rows, weight.mT, bias, activation))

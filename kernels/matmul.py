@@ -187,13 +187,7 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return activate(c if bias is None else c + bias.double(), arguments["ACTIVATION"])
 
 
-def _cublas(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _cublas(a: Any, b: Any, bias: Any = None, activation: str = "none", **_: bool) -> torch.Tensor:
     """Compute `matmul` by cuBLAS."""
     if a.element_size() > 1:
         with as_tf32(a.dtype):
@@ -204,13 +198,7 @@ def _cublas(
     return c[0]
 
 
-def _gluon(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _gluon(a: Any, b: Any, bias: Any = None, activation: str = "none", **_: bool) -> torch.Tensor:
     """Compute `matmul` by the Gluon kernel for Hopper."""
     c = by_gluon(product("matmul", a, b, bias, activation))
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
