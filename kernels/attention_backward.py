@@ -35,8 +35,7 @@ from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels import attention_backward_kv, attention_backward_q
 from asmtune.kernels._attention_backward_whole import of_keys, of_queries
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_space import of_both
-from asmtune.kernels._attention_vendor import (
+from asmtune.kernels._attention_reference import (
     cudnn_gradients,
     dense_heads,
     flash_gradients,
@@ -44,6 +43,7 @@ from asmtune.kernels._attention_vendor import (
     has_vendor,
     plain_arguments,
 )
+from asmtune.kernels._attention_space import of_both
 from asmtune.kernels._common import is_hopper
 from asmtune.kernels._spec import beside, by_name, doubled, gluon_in_place, problems, tuners
 from asmtune.runtime.replay_calls import replay_calls

@@ -39,13 +39,15 @@ from asmtune.kernels._gemm import (
 from asmtune.kernels._gemm_host import (
     DTYPES,
     Product,
+    activate,
+    as_tf32,
+    by_cublas,
     by_gluon,
     grid,
     launch,
     product,
     result_dtype,
 )
-from asmtune.kernels._gemm_vendor import activate, as_tf32, by_cublas
 from asmtune.kernels._spec import by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered
 from asmtune.runtime.replay_calls import replay_calls

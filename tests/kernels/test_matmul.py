@@ -16,8 +16,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import linear, matmul, tiled_matmul
-from asmtune.kernels._gemm_host import Product, product
-from asmtune.kernels._gemm_vendor import as_tf32, by_cublas
+from asmtune.kernels._gemm_host import Product, as_tf32, by_cublas, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
 from tests.kernels.interpreted_matmul import CASES, UNALIGNED

@@ -12,7 +12,7 @@ import torch
 
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host
-from asmtune.kernels._attention_vendor import has_vendor
+from asmtune.kernels._attention_reference import has_vendor
 from asmtune.runtime.determinism import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
