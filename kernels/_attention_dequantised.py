@@ -20,9 +20,8 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.kernels._attention import columns_of
-from asmtune.kernels._attention_host import Window
 from asmtune.kernels._fp8 import FORMATS, NAMES, halves, has_fp8, typed
-from asmtune.kernels._scaled_host import extent_of_group
+from asmtune.kernels._scaled import extent_of_group
 from asmtune.kernels.attention import attention
 from asmtune.runtime.decorator import asm_autotune
 
@@ -70,11 +69,6 @@ def scale_layout(name: str, scale: torch.Tensor, keys: int) -> tuple[int, list[i
 
     A stride is 0 along an axis that shares scales.
 
-    Args:
-        name: begins the message of an error.
-        scale: of 4 axes.
-        keys: number of keys.
-
     Raises:
         ValueError: groups do not divide the keys.
     """
@@ -86,13 +80,7 @@ def scale_layout(name: str, scale: torch.Tensor, keys: int) -> tuple[int, list[i
 
 
 def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return keys or values times their scales, rounded once, in a dtype of 16 bits.
-
-    Args:
-        x: (batch, key heads, keys, dim), of a dtype of FP8, on a GPU.
-        scale: fp32, as of `attention_fp8`.
-        dtype: fp16 or bf16.
-    """
+    """Return keys or values times their scales, rounded once, in a dtype of 16 bits."""
     scale = scale.reshape(1, 1, 1, 1) if scale.numel() == 1 else scale
     batch, heads, keys, dim = x.shape
     wide = torch.empty(x.shape, dtype=dtype, device=x.device)
@@ -107,23 +95,18 @@ def widened(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.T
 
 
 def dequantised(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale_k: torch.Tensor,
-    scale_v: torch.Tensor,
+    q: Any,
+    k: Any,
+    v: Any,
+    scale_k: Any,
+    scale_v: Any,
     *,
-    causal: bool = False,
-    window: Window = None,
-    padding: torch.Tensor | None = None,
-    mask: torch.Tensor | None = None,
-    scale: float | None = None,
     vendor: bool = True,  # noqa: ARG001
+    **options: Any,
 ) -> torch.Tensor:
-    """Compute `attention_fp8` by `attention`."""
+    """Compute `attention_fp8` by `attention`, whose options are the same."""
     k, v = widened(k, scale_k, q.dtype), widened(v, scale_v, q.dtype)
-    options: dict[str, Any] = {"window": window, "padding": padding, "mask": mask}
-    return attention(q, k, v, causal=causal, scale=scale, **options)
+    return attention(q, k, v, **options)
 
 
 def launch(given: Mapping[str, Any]) -> Any:

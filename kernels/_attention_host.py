@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -171,14 +172,43 @@ def _check_padding(what: str, padding: torch.Tensor, k: torch.Tensor) -> None:
 
 
 def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """Refuse queries, keys and values that do not fit each other or the kernels.
-
-    Raises:
-        ValueError: a tensor does not fit; the message names it, what it is and what it must be.
-    """
+    """Refuse queries, keys and values that do not fit each other or the kernels."""
     check_tensors(what, {"q": q, "k": k, "v": v}, DTYPES)
     most = MOST_DIM * 2 // q.element_size()
     check_extents(what, q, k, v, range(8, most + 1, 8))
+
+
+def check_backward(
+    what: str, heads: Mapping[str, torch.Tensor], sums: Mapping[str, torch.Tensor], how: Attending
+) -> Attending:
+    """Refuse arguments of a backward pass that do not fit; return the options with the scale.
+
+    Args:
+        what: the public function's name.
+        heads: dy, q, k, v and, where it is needed, y.
+        sums: (batch, heads, queries) each, in fp32.
+        how: the options of the forward pass.
+    """
+    q, k = heads["q"], heads["k"]
+    check_tensors(what, heads, DTYPES)
+    check_tensors(what, sums, ("fp32",))
+    check(what, q, k, heads["v"])
+    for name in heads.keys() - set("qkv"):
+        check_shape(what, name, heads[name], q.shape)
+    for name, tensor in sums.items():
+        check_shape(what, name, tensor, q.shape[:3])
+    return how.checked(what, q, k)
+
+
+def backward_arguments(
+    given: Mapping[str, torch.Tensor], results: Mapping[str, torch.Tensor], how: Attending
+) -> dict[str, Any]:
+    """Give the arguments of a launch of one of the two backward kernels by name."""
+    every = {**given, **results}
+    tensors = {f"{name}_ptr": tensor for name, tensor in every.items()}
+    own = sizes(given["q"], given["k"], how)
+    own |= mask_arguments(how, given["k"], given["lse"])
+    return {**tensors, **own, **strides(**{n: x for n, x in every.items() if x.ndim == 4})}
 
 
 def check_extents(

@@ -18,6 +18,7 @@ LEAST_OF_A_PART = 256
 
 _SHARED = 227 * 1024
 _RESERVED = 1024  # of each program, by the driver
+_TWO_SUMS = "a thread has 64 scores, or 160 with its sums, at most"
 _CAP = 128
 """Registers of a thread where two programs of eight warps share an SM."""
 
@@ -108,22 +109,22 @@ def of_keys(default: Config) -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3),
     }
-
-    def fits_threads(BLOCK_M: int, BLOCK_N: int, D: int, num_warps: int) -> bool:
-        fits = _fits_threads(num_warps, (BLOCK_N, BLOCK_M, D), 2, 160)
-        return fits or (D > 128 and BLOCK_N == 64)  # sums of 256 columns spill in any block
-
-    def fits_shared(BLOCK_M: int, BLOCK_N: int, D: int, num_stages: int) -> bool:
-        return _fits_shared(D, 2 * (BLOCK_N + num_stages * BLOCK_M))
-
     return (
         Space(axes, default=default)
         .where(
             "a block is of use for the number of keys",
             lambda BLOCK_N, N: _is_of_use(BLOCK_N, N) or BLOCK_N == 64,
         )
-        .where("a thread has 64 scores, or 160 with its sums, at most", fits_threads)
-        .where("keys, values, and queries in stages fit in shared memory", fits_shared)
+        .where(
+            _TWO_SUMS,
+            lambda BLOCK_M, BLOCK_N, D, num_warps: _fits_two(num_warps, BLOCK_N, BLOCK_M, D),
+        )
+        .where(
+            "keys, values, and queries in stages fit in shared memory",
+            lambda BLOCK_M, BLOCK_N, D, num_stages: _fits_shared(
+                D, 2 * (BLOCK_N + num_stages * BLOCK_M)
+            ),
+        )
     )
 
 
@@ -135,23 +136,23 @@ def of_both(default: Config) -> Space:
         "num_warps": (4, 8),
         "num_stages": (2, 3, 4),
     }
-
-    def fits_threads(HELD: int, STEP: int, D: int, num_warps: int) -> bool:
-        fits = _fits_threads(num_warps, (HELD, STEP, D), 2, 160)
-        return fits or (D > 128 and HELD == 64)  # sums of 256 columns spill in any block
-
-    def fits_shared(HELD: int, STEP: int, D: int, num_stages: int) -> bool:
-        return _fits_shared(D, 2 * HELD + 3 * num_stages * STEP)
-
     return (
         Space(axes, default=default)
         .where(
             "a block is of use for the number of queries or keys",
             lambda HELD, M, N: _is_of_use(HELD, max(M, N)) or HELD == 64,
         )
-        .where("a thread has 64 scores, or 160 with its sums, at most", fits_threads)
-        .where("keys, values, and three tensors of queries in stages fit in shared", fits_shared)
+        .where(_TWO_SUMS, lambda HELD, STEP, D, num_warps: _fits_two(num_warps, HELD, STEP, D))
+        .where(
+            "keys, values, and three tensors of queries in stages fit in shared",
+            lambda HELD, STEP, D, num_stages: _fits_shared(D, 2 * HELD + 3 * num_stages * STEP),
+        )
     )
+
+
+def _fits_two(warps: int, held: int, step: int, D: int) -> bool:
+    fits = _fits_threads(warps, (held, step, D), 2, 160)
+    return fits or (D > 128 and held == 64)  # sums of 256 columns spill in any block
 
 
 def _is_of_use(block: int, extent: int) -> bool:

@@ -19,14 +19,15 @@ import triton.language as tl
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
+from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.shipped import chosen_target
+from asmtune.core.space.space import Space
 from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.replay_calls import refuse_second
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 FLOATS = ("fp32", "fp16", "bf16")
 """Dtypes of kernels that compute in fp32."""
@@ -44,11 +45,7 @@ def multiple(*numbers: int) -> int:
 
 
 def row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
-    """Give sizes, strides and contract of kernels over rows, by kernel parameter.
-
-    Args:
-        matrices: matrices of one shape by kernel parameter, without gaps in their rows.
-    """
+    """Give sizes, strides and contract of kernels over rows, by kernel parameter."""
     rows, cols = next(iter(matrices.values())).shape
     strides = {f"stride_{name}": matrix.stride(0) for name, matrix in matrices.items()}
     return {"rows": rows, "cols": cols, **strides, "MULTIPLE": multiple(cols, *strides.values())}
@@ -145,21 +142,13 @@ def check_plain(what: str, name: str, tensor: Any) -> None:
 
 
 def check_shape(what: str, name: str, tensor: torch.Tensor, wanted: Sequence[int]) -> None:
-    """Refuse a tensor of another shape.
-
-    Raises:
-        ValueError: it does not fit; the message says what it is and what it must be.
-    """
+    """Refuse a tensor of another shape."""
     if tuple(tensor.shape) != tuple(wanted):
         raise ValueError(f"{what}: {name} is {tuple(tensor.shape)}; it must be {tuple(wanted)}")
 
 
 def check_rows(what: str, x: torch.Tensor) -> None:
-    """Refuse a tensor without a last axis, with an empty one, or of more rows than 32 bits count.
-
-    Raises:
-        ValueError: it does not fit; the message says what it is and what it must be.
-    """
+    """Refuse a tensor whose last axis is missing or empty, or of more rows than 32 bits count."""
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{what}: x is {tuple(x.shape)}; it must have one element or more a row")
     if x.numel() // x.shape[-1] > _MOST_ROWS:  # a program's last rows are counted past the end
@@ -167,11 +156,7 @@ def check_rows(what: str, x: torch.Tensor) -> None:
 
 
 def forward_only(what: str, *tensors: torch.Tensor) -> None:
-    """Refuse tensors that require a gradient, which autograd would miss.
-
-    Raises:
-        ValueError: a gradient is asked for.
-    """
+    """Refuse tensors that require a gradient, which autograd would miss."""
     if torch.is_grad_enabled() and any(map(needs_gradient, tensors)):
         raise ValueError(
             f"{what} has no backward: call it under torch.no_grad(), or detach its arguments"
@@ -212,6 +197,20 @@ def of_own_dtype(function: Callable[P, R]) -> Callable[P, R]:
     return apart
 
 
+def flat_space(default: Config, blocks: Sequence[int], most: int) -> Space:
+    """Build the space of kernels that treat all elements alike: BLOCK elements a program, warps."""
+    axes = {"BLOCK": blocks, "num_warps": (1, 2, 4, 8, 16)}
+    return Space(axes, default=default).where(
+        f"a thread has 4 to {most} elements",
+        lambda BLOCK, num_warps: 4 <= BLOCK // (num_warps * 32) <= most,
+    )
+
+
+def flat_grid(values: Mapping[str, Any]) -> tuple[int]:
+    """Give the grid of kernels that treat all elements alike: BLOCK of n elements a program."""
+    return (triton.cdiv(values["n"], values["BLOCK"]),)
+
+
 def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
     """Allocate a result laid out as the tensors, and return them without gaps.
 
@@ -227,8 +226,12 @@ def dense(*tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
     """View x as a matrix of the rows along its last axis; copy it where rows have gaps."""
-    rows = x.reshape(-1, x.shape[-1])
-    return rows if rows.stride(1) == 1 or rows.shape[1] == 1 else rows.contiguous()
+    return dense_rows(x.reshape(-1, x.shape[-1]))
+
+
+def dense_rows(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose last axis has no gaps; copy any other."""
+    return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def walkers(x: torch.Tensor) -> int:
@@ -244,17 +247,6 @@ def walkers(x: torch.Tensor) -> int:
 def is_hopper(device: torch.device) -> bool:
     """Return whether a device has the instructions of the Gluon kernels for Hopper."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
-
-
-def beside(tuners: Sequence[T], vendor: bool, gluon: bool) -> T:
-    """Return a kernel's tuner by the alternatives that are wanted.
-
-    Args:
-        tuners: with no alternatives, with the Gluon kernel, with the vendor's, with both.
-        vendor: the vendor's function is wanted.
-        gluon: the Gluon kernel for Hopper is wanted, and takes the launch.
-    """
-    return tuners[2 * vendor + gluon]
 
 
 def is_expanded(x: torch.Tensor) -> bool:

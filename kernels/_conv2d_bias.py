@@ -7,7 +7,6 @@ the last to arrive adds up all parts, always in the same order: results repeat b
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,12 +19,9 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d_host import pixels_first
+from asmtune.kernels._spec import by_name, tuners
 from asmtune.kernels._split import workspace
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
-
-TORCH = "torch"
-"""The name of PyTorch's functions among the alternatives."""
 
 _SUMS_BYTES = 4 << 20
 _LEAST_BLOCKS = 4
@@ -164,9 +160,8 @@ def arguments_of(dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool) -> di
     }
 
 
-def _launch_torch(*values: Any) -> None:
-    """Call PyTorch's functions with the arguments of a launch."""
-    given = dict(zip(kernel.arg_names, values, strict=False))
+def _made(given: dict[str, Any]) -> None:
+    """Call PyTorch's functions with the arguments of a launch by name."""
     dz = given["dy_ptr"]
     if given["RELU"]:
         backward = torch.ops.aten.threshold_backward.grad_input
@@ -176,27 +171,18 @@ def _launch_torch(*values: Any) -> None:
 
 
 def _torch(
-    dy: torch.Tensor,
-    y: torch.Tensor | None,
-    has_bias: bool,
-    vendor: bool,  # noqa: ARG001
+    dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool, *_: bool
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Compute `result_gradients` by PyTorch."""
     dz = dy if y is None else torch.ops.aten.threshold_backward(dy, y, 0)
     return None if y is None else dz, dz.sum((0, 2, 3)) if has_bias else None
 
 
-@replay_calls(alternatives={TORCH: _torch})
+@replay_calls(alternatives={"torch": _torch})
 def result_gradients(
     dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool, vendor: bool
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Compute the gradients of what ReLU was given and of the bias by the fastest way.
-
-    Args:
-        dy: (batch, filters, out_height, out_width), the gradient of the result, on a GPU.
-        y: the result after ReLU; None without ReLU.
-        has_bias: the bias's gradient is needed.
-        vendor: call PyTorch's functions where tuning has found them faster.
 
     Returns:
         The gradient before ReLU in `torch.channels_last`, None without y; and the bias's, None
@@ -211,10 +197,6 @@ def result_gradients(
     return None if dz is None else dz.permute(0, 3, 1, 2), dbias
 
 
-_decorated = functools.partial(
-    asm_autotune,
-    space=space,
-    key=[pow2("pixels"), "filters", "RELU", "BIAS", "MULTIPLE"],
-)
-_tuned = _decorated(alternatives={TORCH: _launch_torch})(kernel)
-_alone = _decorated()(kernel)
+_KEY = (pow2("pixels"), "filters", "RELU", "BIAS", "MULTIPLE")
+_launch_torch = by_name(kernel, _made)
+_alone, _tuned = tuners(kernel, space=space, key=_KEY, vendor={"torch": _launch_torch})

@@ -1,19 +1,22 @@
-"""Host side of the convolution: layouts, sizes, memory and copies."""
+"""Host side of the convolution: its configs, layouts, sizes, memory and copies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 
+from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
+from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple
 from asmtune.kernels._conv2d import frame
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
+from asmtune.kernels._spec import by_name, tuners
 from asmtune.kernels._split import SUMS_BYTES, workspace
 
 FEWEST = 32
@@ -97,6 +100,64 @@ class Layer:
         return alone and all(size == 1 or given == want for size, given, want in apart)
 
 
+DEFAULT = Config(
+    {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "SPLIT": 1}, num_warps=4, num_stages=3
+)
+"""Runs on every target and dtype: 48 KiB of shared memory at most."""
+
+_LEAST_DEPTH = 4 * FEWEST
+
+
+def space() -> Space:
+    """Build the space: some 30 to 400 configs a layer."""
+    axes = {
+        "BLOCK_M": (64, 128, 256),
+        "BLOCK_N": (32, 64, 128, 256),
+        "BLOCK_K": (32, 64, 128),
+        "SPLIT": tuple(range(1, MOST_PARTS + 1)),
+        "num_warps": (4, 8),
+        "num_stages": (1, 2, 3, 4, 5),
+    }
+    return (
+        Space(axes, default=DEFAULT)
+        .where(
+            "a thread holds 32 to 128 accumulators, or 16 of few filters",
+            lambda BLOCK_M, BLOCK_N, num_warps: (
+                (16 if BLOCK_N == 32 else 32) <= BLOCK_M * BLOCK_N // (num_warps * 32) <= 128
+            ),
+        )
+        .where(
+            "a tile is under twice as wide as there are filters, and 32 wide for as few",
+            lambda BLOCK_N, filters: (
+                filters <= 32 if BLOCK_N == 32 else BLOCK_N == 64 or 2 * filters > BLOCK_N
+            ),
+        )
+        .where("a step is as deep as its loads are long", _is_of_use)
+        .where(
+            "one step needs one stage",
+            lambda BLOCK_K, num_stages, channels: num_stages > 1 or FEWEST <= channels <= BLOCK_K,
+        )
+        .where("few tiles with deep sums are shared", _may_split)
+    )
+
+
+def _is_of_use(BLOCK_K: int, num_stages: int, channels: int) -> bool:
+    if channels < FEWEST:  # of which a step has several taps
+        return BLOCK_K <= 64
+    if BLOCK_K == 32:
+        return channels < 64 or num_stages == 3
+    # More stages of 128 channels leave no room for a second program on a multiprocessor.
+    return 2 * channels > BLOCK_K and (BLOCK_K == 64 or num_stages <= 3)
+
+
+def _may_split(
+    SPLIT: int, batch: int, height: int, width: int, channels: int, filters: int
+) -> bool:
+    return SPLIT == 1 or (
+        channels >= _LEAST_DEPTH and sums_bytes(batch, height, width, filters) > 0
+    )
+
+
 def grid(values: Mapping[str, Any]) -> tuple[int, int]:
     """Give the grid: a program a tile, and along the second axis those that share one."""
     pixels = values["batch"] * values["out_height"] * values["out_width"]
@@ -113,13 +174,6 @@ def layer(
     groups: int = 1,
 ) -> Layer:
     """Bring a convolution into the kernel's layout; tensors laid out otherwise are copied.
-
-    Args:
-        x: (batch, channels, height, width).
-        weight: (filters, channels / groups, taps_h, taps_w).
-        bias: (filters,), or None.
-        window: stride, padding and dilation.
-        groups: groups of channels.
 
     Raises:
         ValueError: the window is larger than the padded image, or there are too many pixels.
@@ -189,18 +243,24 @@ def sums_bytes(batch: int, height: int, width: int, filters: int) -> int:
     return size if size <= SUMS_BYTES else 0
 
 
+_GRADIENT_KEY = (
+    *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
+    *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
+)
+"""The tuning key of the kernels of both gradients."""
+
+
+def gradient_tuners(
+    kernel: Any, of: str, space: Any, made: Callable[[dict[str, Any]], Any]
+) -> tuple[Any, ...]:
+    """Decorate the kernel of a gradient without and with cuDNN, which has a name of its own."""
+    return tuners(kernel, space=space, key=_GRADIENT_KEY, vendor={of: by_name(kernel, made)})
+
+
 def gradient_arguments(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
 ) -> dict[str, int]:
-    """Give sizes and constexprs that the kernels of both gradients share, by parameter name.
-
-    Args:
-        dy: (batch, filters, out_height, out_width).
-        x: (batch, channels, height, width).
-        weight: (filters, channels / groups, taps_h, taps_w).
-        window: stride, padding and dilation.
-        groups: groups of channels.
-    """
+    """Give sizes and constexprs that the kernels of both gradients share, by parameter name."""
     # The gradient of x takes pixels a stride apart together.
     phase = (triton.cdiv(n, step) for n, step in zip(x.shape[2:], window.stride, strict=True))
     _check_pixels("x", x.shape[0], *phase)
@@ -238,13 +298,6 @@ def dense_pixels(x: torch.Tensor) -> torch.Tensor:
     if x.stride(1) != 1 and x.shape[1] > 1:
         return x.contiguous(memory_format=torch.channels_last)
     return x
-
-
-GRADIENT_KEY = (
-    *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
-    *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
-)
-"""The tuning key of the kernels of both gradients."""
 
 
 def pixels_first(image: torch.Tensor) -> torch.Tensor:

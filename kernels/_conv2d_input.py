@@ -10,7 +10,6 @@ Where tiles are few, SPLIT programs share one, as in the forward kernel.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -23,11 +22,14 @@ from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
 from asmtune.kernels._conv2d import within
-from asmtune.kernels._conv2d_host import GRADIENT_KEY, gradient_arguments, pixels_first, sums_bytes
-from asmtune.kernels._conv2d_vendor import INPUT, Made, gradient, window_of
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_host import (
+    gradient_arguments,
+    gradient_tuners,
+    pixels_first,
+    sums_bytes,
+)
+from asmtune.kernels._conv2d_vendor import INPUT, Made, Window, gradient, window_of
 from asmtune.kernels._split import SUMS_BYTES, gathered, workspace
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = ["batch", "height", "width", "depth", "filters", "out_height", "out_width"]
@@ -181,11 +183,7 @@ def _may_split(
 def _room(image: tuple[int, int, int], depth: int, groups: int, stride: tuple[int, int]) -> int:
     """Give the bytes for partial sums of tiles of all phases; 0 where there are tiles enough.
 
-    Args:
-        image: batch, height and width.
-        depth: channels of a group.
-        groups: number of groups.
-        stride: down and across.
+    `image` is batch, height and width, `depth` the channels of a group.
     """
     batch, height, width = image
     rows, cols = triton.cdiv(height, stride[0]), triton.cdiv(width, stride[1])
@@ -228,21 +226,13 @@ def arguments_of(
     }
 
 
-def _launch_cudnn(*values: Any) -> Made:
-    """Call cuDNN with the arguments of a launch."""
-    given = dict(zip(kernel.arg_names, values, strict=False))
+def _made(given: dict[str, Any]) -> Made:
+    """Call cuDNN with the arguments of a launch by name."""
     dy, weight, dx = (given[f"{n}_ptr"].permute(0, 3, 1, 2) for n in ("dy", "weight", "dx"))
     return Made(gradient(INPUT, dy, dx, weight, window_of(given), given["GROUPS"]), dx)
 
 
-def _cudnn(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    window: tuple[int, ...],
-    groups: int,
-    vendor: bool,  # noqa: ARG001
-) -> torch.Tensor:
+def _cudnn(dy: Any, x: Any, weight: Any, window: Any, groups: int, *_: bool) -> torch.Tensor:
     """Compute `input_gradient` by cuDNN."""
     return gradient(INPUT, dy, x, weight, Window.of_numbers(window), groups)
 
@@ -259,9 +249,9 @@ def input_gradient(
     """Compute the gradient of a convolution's image by the fastest way.
 
     Args:
-        dy: (batch, filters, out_height, out_width), the gradient of the result, on a GPU.
-        x: (batch, channels, height, width), of the same dtype; its shape is used.
-        weight: (filters, channels / groups, taps_h, taps_w), of the same dtype.
+        dy: the gradient of the result, (batch, filters, out_height, out_width), on a GPU.
+        x: the image, of which the shape is used.
+        weight: the weights, of the same dtype.
         window: the numbers of stride, padding and dilation.
         groups: groups of channels.
         vendor: call cuDNN where tuning has found it faster.
@@ -278,6 +268,4 @@ def input_gradient(
     return dx.permute(0, 3, 1, 2)
 
 
-_decorated = functools.partial(asm_autotune, space=space, key=GRADIENT_KEY)
-_tuned = _decorated(alternatives={INPUT: _launch_cudnn})(kernel)
-_alone = _decorated()(kernel)
+_alone, _tuned = gradient_tuners(kernel, INPUT, space, _made)

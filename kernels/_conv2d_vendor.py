@@ -1,4 +1,4 @@
-"""The vendor's convolution and its gradients: cuDNN's.
+"""Options of the convolution, and the vendor's functions of it and of its gradients: cuDNN's.
 
 cuDNN adds a bias in its kernel only where ReLU follows; PyTorch adds it in a pass of its own else.
 The tuning key tells neither bias nor ReLU. So each way of calling has a name of its own: what has
@@ -7,20 +7,118 @@ won for one of them is not called for another. Gradients have kernels, keys and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from asmtune.kernels._common import of_own_dtype
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._common import check_shape, of_own_dtype
 
 FUSED, BIASED, PLAIN = "cudnn_convolution_relu", "cudnn_with_bias", "cudnn"
 """The names: with ReLU, with a bias, and with neither."""
 
 INPUT, WEIGHT = "cudnn_dgrad", "cudnn_wgrad"
 """The names of the gradients with respect to the image and to the weights."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Stride, padding and dilation of the windows, as pairs of (down, across)."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @classmethod
+    def of(cls, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Window:
+        """Make a window from pairs or single numbers.
+
+        Raises:
+            ValueError: an option is no pair of whole numbers within its range.
+        """
+        return cls(
+            stride=_pair("stride", stride, 1),
+            padding=_pair("padding", padding, 0),
+            dilation=_pair("dilation", dilation, 1),
+        )
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[int]) -> Window:
+        """Make a window from what `numbers` gives."""
+        return cls((numbers[0], numbers[1]), (numbers[2], numbers[3]), (numbers[4], numbers[5]))
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Give the options in the order in which PyTorch takes them."""
+        return self.stride, self.padding, self.dilation
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Give all pairs in one tuple, which a signature of `replay_calls` can hold."""
+        return (*self.stride, *self.padding, *self.dilation)
+
+    @property
+    def is_whole(self) -> bool:
+        """Say if there is a single tap that sees every pixel once, and nothing else."""
+        return self.stride == (1, 1) and self.padding == (0, 0)
+
+    def out_size(self, sizes: Sequence[int], taps: Sequence[int]) -> tuple[int, int]:
+        """Compute height and width of the result.
+
+        Raises:
+            ValueError: the window is larger than the padded image.
+        """
+        down, across = (self._out_extent(axis, sizes[axis], taps[axis]) for axis in (0, 1))
+        return down, across
+
+    def _out_extent(self, axis: int, size: int, taps: int) -> int:
+        padded = size + 2 * self.padding[axis]
+        span = (taps - 1) * self.dilation[axis] + 1
+        if span > padded:
+            raise ValueError(
+                f"conv2d: the window spans {span} pixels {('down', 'across')[axis]} and the padded "
+                f"image has {padded}; pad more, or take fewer taps"
+            )
+        return (padded - span) // self.stride[axis] + 1
+
+
+def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    whole = [isinstance(n, int) and not isinstance(n, bool) and n >= least for n in pair]
+    if len(pair) != 2 or not all(whole):
+        raise ValueError(
+            f"conv2d: {name} is {value!r}; it must be a whole number of {least} or more, or two"
+        )
+    return pair
+
+
+def check_shapes(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, groups: Any
+) -> None:
+    """Refuse an x that is no image, groups, a weight or a bias that do not fit."""
+    if x.ndim != 4 or not x.shape[1]:
+        raise ValueError(
+            f"conv2d: x is {tuple(x.shape)}; it must be (batch, channels, height, width)"
+        )
+    whole = isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1
+    if not whole or x.shape[1] % groups:
+        raise ValueError(
+            f"conv2d: groups is {groups!r}; it must be a whole number that divides x's "
+            f"{x.shape[1]} channels"
+        )
+    wanted = x.shape[1] // groups
+    if weight.ndim != 4 or weight.shape[1] != wanted or 0 in weight.shape[2:]:
+        raise ValueError(
+            f"conv2d: weight is {tuple(weight.shape)}; it must be (filters, {wanted}, "
+            f"taps_h, taps_w), for {x.shape[1]} channels in groups={groups}"
+        )
+    if weight.shape[0] % groups:
+        raise ValueError(
+            f"conv2d: weight has {weight.shape[0]} filters; groups={groups} must divide them"
+        )
+    if bias is not None:
+        check_shape("conv2d", "bias", bias, (weight.shape[0],))
 
 
 @dataclass(frozen=True)
@@ -54,12 +152,8 @@ def convolve(
     """Compute a convolution by cuDNN, from and to `torch.channels_last`."""
     last = torch.channels_last
     x, weight = (tensor.contiguous(memory_format=last) for tensor in (x, weight))
-    pairs = (window.stride, window.padding, window.dilation)
-    if relu:
-        y = torch.cudnn_convolution_relu(x, weight, bias, *pairs, groups)
-    else:
-        y = torch.nn.functional.conv2d(x, weight, bias, *pairs, groups)
-    return y.contiguous(memory_format=last)
+    fused = torch.cudnn_convolution_relu if relu else torch.nn.functional.conv2d
+    return fused(x, weight, bias, *window.pairs, groups).contiguous(memory_format=last)
 
 
 def launch(given: Mapping[str, Any]) -> Made:
@@ -81,27 +175,18 @@ def gradient(
 ) -> torch.Tensor:
     """Compute one gradient of a convolution by cuDNN, from and to `torch.channels_last`.
 
-    Args:
-        of: INPUT or WEIGHT; of the tensor that it is the gradient of only the shape is used.
-        dy: the gradient of the result.
-        x: the image.
-        weight: the weights.
-        window: stride, padding and dilation.
-        groups: groups of channels.
+    `of` is INPUT or WEIGHT; the tensor that it is the gradient of gives its shape alone.
     """
-    pairs = (window.stride, window.padding, window.dilation)
     mask = [of == INPUT, of == WEIGHT, False]
     x, weight = _laid_out(x, of == WEIGHT), _laid_out(weight, of == INPUT)
     backward = torch.ops.aten.convolution_backward
-    made = backward(dy, x, weight, None, *pairs, False, (0, 0), groups, mask)
+    made = backward(dy, x, weight, None, *window.pairs, False, (0, 0), groups, mask)
     wanted: torch.Tensor = made[0 if of == INPUT else 1]
     return wanted.contiguous(memory_format=torch.channels_last)
 
 
 def _laid_out(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
     """Return a tensor in `torch.channels_last`; one that is not read is not copied to it."""
-    if tensor.is_contiguous(memory_format=torch.channels_last):
-        return tensor
-    if is_read:
+    if is_read or tensor.is_contiguous(memory_format=torch.channels_last):
         return tensor.contiguous(memory_format=torch.channels_last)
     return torch.empty_like(tensor, memory_format=torch.channels_last)

@@ -11,7 +11,6 @@ so that tuning times what a call takes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,16 +23,14 @@ from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d import within
 from asmtune.kernels._conv2d_host import (
-    GRADIENT_KEY,
     dense_pixels,
     gradient_arguments,
+    gradient_tuners,
     pixel_strides,
     pixels_first,
 )
-from asmtune.kernels._conv2d_vendor import WEIGHT, Made, gradient, window_of
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import WEIGHT, Made, Window, gradient, window_of
 from asmtune.kernels._split import SUMS_BYTES, workspace
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = [
@@ -233,22 +230,14 @@ def arguments_of(
     }
 
 
-def _launch_cudnn(*values: Any) -> Made:
-    """Call cuDNN with the arguments of a launch."""
-    given = dict(zip(kernel.arg_names, values, strict=False))
+def _made(given: dict[str, Any]) -> Made:
+    """Call cuDNN with the arguments of a launch by name."""
     dy, dweight = (given[f"{name}_ptr"].permute(0, 3, 1, 2) for name in ("dy", "dweight"))
     options = window_of(given), given["GROUPS"]
     return Made(gradient(WEIGHT, dy, given["x_ptr"], dweight, *options), dweight)
 
 
-def _cudnn(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    window: tuple[int, ...],
-    groups: int,
-    vendor: bool,  # noqa: ARG001
-) -> torch.Tensor:
+def _cudnn(dy: Any, x: Any, weight: Any, window: Any, groups: int, *_: bool) -> torch.Tensor:
     """Compute `weight_gradient` by cuDNN."""
     return gradient(WEIGHT, dy, x, weight, Window.of_numbers(window), groups)
 
@@ -264,13 +253,7 @@ def weight_gradient(
 ) -> torch.Tensor:
     """Compute the gradient of a convolution's weights by the fastest way.
 
-    Args:
-        dy: (batch, filters, out_height, out_width), the gradient of the result, on a GPU.
-        x: (batch, channels, height, width), of the same dtype.
-        weight: (filters, channels / groups, taps_h, taps_w), of which the shape is used.
-        window: the numbers of stride, padding and dilation.
-        groups: groups of channels.
-        vendor: call cuDNN where tuning has found it faster.
+    The arguments are those of `input_gradient`: here the shape of the weights is used.
 
     Returns:
         A tensor of the weights' shape in `torch.channels_last`, of x's dtype.
@@ -284,6 +267,4 @@ def weight_gradient(
     return dweight.permute(0, 3, 1, 2)
 
 
-_decorated = functools.partial(asm_autotune, space=space, key=GRADIENT_KEY)
-_tuned = _decorated(alternatives={WEIGHT: _launch_cudnn})(kernel)
-_alone = _decorated()(kernel)
+_alone, _tuned = gradient_tuners(kernel, WEIGHT, space, _made)

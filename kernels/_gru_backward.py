@@ -18,9 +18,8 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.kernels._common import of_own_dtype, once_differentiable
-from asmtune.kernels._gru import load_gates, sigmoid
+from asmtune.kernels._gru import fits, load_gates, sigmoid
 from asmtune.kernels._gru_backward_walk import state_gradients
-from asmtune.kernels._gru_space import fits
 from asmtune.runtime.decorator import asm_autotune
 
 _BLOCK = 256
@@ -202,10 +201,6 @@ def is_differentiated(*tensors: torch.Tensor) -> bool:
 
 def differentiated(layer: Layer, *given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute a layer with its gradients.
-
-    Args:
-        layer: `gru` or `gru_step`, which is called without gradients.
-        given: its arguments.
 
     Returns:
         The states, and the last of them.

@@ -27,9 +27,17 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.kernels._common import vouched
-from asmtune.kernels._gru import add_parts, load_gates, places, split, warps_apart
-from asmtune.kernels._gru_space import DEFAULT as DEFAULT
-from asmtune.kernels._gru_space import exchange, grid, space
+from asmtune.kernels._gru import DEFAULT as DEFAULT
+from asmtune.kernels._gru import (
+    add_parts,
+    exchange,
+    grid,
+    load_gates,
+    places,
+    space,
+    split,
+    warps_apart,
+)
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
 from asmtune.runtime.decorator import asm_autotune
 
@@ -179,13 +187,7 @@ def arguments_of(
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random factors, of the extents that a layer's have.
-
-    Args:
-        shape: seq, batch and hidden.
-        dtype: one of `gru`'s.
-        device: "cuda", or "meta" for tensors without memory.
-    """
+    """Make a launch on random factors, of the extents that a layer's have."""
     seq, batch, hidden = (shape[name] for name in ("seq", "batch", "hidden"))
     factors = torch.rand(seq, batch, 3 * hidden, device=device) - 0.5
     keep = torch.rand(seq, batch, hidden, device=device)

@@ -126,9 +126,6 @@ def refuse_others(
         what: the function's name.
         tensors: arguments by name.
         dtypes: those that they may have, of DTYPES.
-
-    Raises:
-        ValueError: a tensor does not fit; the message says what it is and what it must be.
     """
     for name, tensor in tensors.items():
         if tensor.dtype not in dtypes:

@@ -46,7 +46,6 @@ from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
-from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._common import multiple, processors
 from asmtune.kernels._hopper import (
     barriers_of,
@@ -57,8 +56,14 @@ from asmtune.kernels._hopper import (
     store_tile,
     tile_of,
 )
-from asmtune.kernels._hopper_attention_order import heads_together
-from asmtune.kernels._hopper_attention_walk import ROWS, attend_item, item_at, load_all, rounds
+from asmtune.kernels._hopper_attention_walk import (
+    ROWS,
+    attend_item,
+    heads_together,
+    item_at,
+    load_all,
+    rounds,
+)
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -270,21 +275,18 @@ def attend(
     tuned[grid](**arguments(q, k, v, y, lse, causal=causal, scale=scale))
 
 
-def in_place_of_plain(*values: Any) -> None:
-    """Compute what `attention`'s kernel does from that kernel's arguments, in order.
+def in_place_of_plain(plain: Mapping[str, Any]) -> None:
+    """Compute what `attention`'s kernel does from the arguments of its launch by name.
 
     Raises:
         ValueError: as `attend` does, or the launch has a window, padding, a mask or dropout.
     """
-    from asmtune.kernels import attention
-
-    given = dict(zip(attention.kernel.arg_names, values, strict=False))
     options = ("WINDOWED", "PADDING", "MASK", "DROPOUT", "ahead")
-    more = [name for name in options if given[name]]
+    more = [name for name in options if plain[name]]
     if more:
         raise ValueError(f"attend: {', '.join(more).lower()} is not what this kernel computes")
-    tensors = (given[f"{name}_ptr"] for name in ("q", "k", "v", "y", "lse"))
-    attend(*tensors, causal=given["CAUSAL"], scale=given["scale"])
+    tensors = (plain[f"{name}_ptr"] for name in ("q", "k", "v", "y", "lse"))
+    attend(*tensors, causal=plain["CAUSAL"], scale=plain["scale"])
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
@@ -294,13 +296,6 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     scale = shape["D"] ** -0.5
     given = arguments(q, k, v, y, lse, causal=bool(shape["causal"]), scale=scale)
     return Problem(kernel, given, grid, shape, "hopper_attention")
-
-
-def reference(values: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the result and log2 of the sums in float64 from a problem's arguments."""
-    q, k, v = (values[f"{name}_desc"].base.double() for name in "qkv")
-    how = Attending(causal=values["CAUSAL"], scale=values["scale"])
-    return exact.attend_by_heads(q, k, v, how)
 
 
 tuned = asm_autotune(

@@ -76,7 +76,7 @@ from asmtune.kernels._hopper_attention_backward_walk import (
     scores_of,
     walk,
 )
-from asmtune.kernels._hopper_attention_order import shares_together
+from asmtune.kernels._hopper_attention_walk import shares_together
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -286,11 +286,7 @@ def gradients(
     dy: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, y: torch.Tensor,
     lse: torch.Tensor, *, causal: bool, scale: float,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """Compute the gradients of q, k and v by the tuned kernel.
-
-    Raises:
-        ValueError: as `differentiate` does.
-    """
+    """Compute the gradients of q, k and v by the tuned kernel."""
     results = tuple(torch.empty_like(x) for x in (q, k, v))
     given = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse}
     differentiate(given, results, causal=causal, scale=scale)
@@ -303,11 +299,7 @@ def differentiate(
 ) -> None:  # fmt: skip
     """Write the gradients of q, k and v to `results` by the tuned kernel.
 
-    Args:
-        given: dy, q, k, v, y, and lse: (batch, heads, queries), dense, logarithms to base 2.
-        results: dq, dk and dv, as q, k and v.
-        causal: query m sees keys up to m.
-        scale: factor of the scores.
+    `given` has dy, q, k, v, y, and lse: (batch, heads, queries), dense, logarithms to base 2.
 
     Raises:
         ValueError: the GPU, a dtype, the dim or a layout is not one that the kernel takes.
@@ -334,30 +326,23 @@ def prepared_sums(dy: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torc
     return sums, delta
 
 
-def in_place_of_plain(*values: Any) -> None:
-    """Compute what `attention_backward`'s kernel does from that kernel's arguments, in order.
+def in_place_of_plain(plain: Mapping[str, Any]) -> None:
+    """Compute what `attention_backward`'s kernel does from the arguments of its launch by name.
 
     Raises:
         ValueError: as `differentiate` does.
     """
-    from asmtune.kernels import attention_backward
-
-    named = dict(zip(attention_backward.kernel.arg_names, values, strict=False))
-    given = {name: named[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse")}
-    results = [named[output] for output in attention_backward.OUTPUTS]
-    differentiate(given, results, causal=named["CAUSAL"], scale=named["scale"])
+    given = {name: plain[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse")}
+    results = [plain[f"{name}_ptr"] for name in ("dq", "dk", "dv")]
+    differentiate(given, results, causal=plain["CAUSAL"], scale=plain["scale"])
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     """Make a launch on random heads; device "meta" needs no GPU."""
-    how = Attending(causal=bool(shape["causal"]))
-    given = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
-    given |= exact.forward_of(given, how)
-    given["delta"] = (given["dy"].float() * given["y"].float()).sum(-1)
+    given, how = exact.backward_inputs(shape, dtype, device)
     results = {name: torch.empty_like(given["k"]) for name in ("dk", "dv")}
     results["dq"] = torch.zeros_like(given["q"], dtype=torch.float32)
-    scale = shape["D"] ** -0.5
-    made = arguments(given, results, causal=how.causal, scale=scale)
+    made = arguments(given, results, causal=how.causal, scale=shape["D"] ** -0.5)
     return Problem(kernel, made, grid, shape, "hopper_attention_backward")
 
 

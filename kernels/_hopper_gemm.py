@@ -40,7 +40,6 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import processors
 from asmtune.kernels._hopper import (
@@ -51,6 +50,7 @@ from asmtune.kernels._hopper import (
     set_block,
 )
 from asmtune.kernels._hopper_gemm_walk import load_tiles, multiply_tiles
+from asmtune.kernels._spec import problems
 from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
 
@@ -280,15 +280,7 @@ def arguments(
     bias: torch.Tensor | None = None,
     activation: str = "none",
 ) -> dict[str, Any]:
-    """Give a launch's arguments by name.
-
-    Args:
-        a: (batch, M, K).
-        b: (batch, K, N), dense along N or K.
-        c: (batch, M, N), which the launch writes.
-        bias: (N,), or None.
-        activation: by name, as in `matmul`.
-    """
+    """Give the arguments by name of a launch that writes C, (batch, M, N)."""
     batch, M, K = a.shape
     N, sms = b.shape[2], processors(a.device)
     along_k = b.stride(2) != 1
@@ -327,17 +319,14 @@ def multiply(
     tuned[grid](**arguments(a, b, c, bias, activation))
 
 
-def in_place_of_plain(*values: Any) -> None:
-    """Compute what `matmul`'s kernel does from that kernel's arguments, in order.
+def in_place_of_plain(plain: Mapping[str, Any]) -> None:
+    """Compute what `matmul`'s kernel does from the arguments of its launch by name.
 
     Raises:
         ValueError: as `multiply` does.
     """
-    from asmtune.kernels import matmul
-
-    given = dict(zip(matmul.kernel.arg_names, values, strict=False))
-    operands = (given[name] for name in ("a_ptr", "b_ptr", "c_ptr", "bias_ptr"))
-    multiply(*operands, given["ACTIVATION"])
+    operands = (plain[name] for name in ("a_ptr", "b_ptr", "c_ptr", "bias_ptr"))
+    multiply(*operands, plain["ACTIVATION"])
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -347,21 +336,11 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"a": torch.randn((batch, M, K), **kinds), "b": torch.randn((batch, N, K), **kinds).mT}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of products of random matrices; device "meta" needs no GPU."""
-    a, b = inputs(shape, dtype, device).values()
-    c = torch.empty((*a.shape[:2], b.shape[2]), device=device, dtype=a.dtype)
-    given = arguments(a, b, c)
-    known_too = {name: given[name] for name in ("B_ALONG_K", "SMS")}
-    return Problem(kernel, given, grid, {**shape, **known_too}, "hopper_gemm")
+def _problem_arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
+    c = torch.empty((*a.shape[:2], b.shape[2]), device=a.device, dtype=a.dtype)
+    return arguments(a, b, c)
 
 
-def reference(values: Mapping[str, Any]) -> torch.Tensor:
-    """Compute C in float64 from a problem's arguments."""
-    b = values["b_desc"].base.double()
-    return values["a_desc"].base.double() @ (b.mT if values["B_ALONG_K"] else b)
-
-
-tuned = asm_autotune(space=space, key=["batch", pow2("M"), "N", "K", "B_ALONG_K", "ACTIVATION"])(
-    kernel
-)
+problem = problems(kernel, "hopper_gemm", inputs, _problem_arguments, grid, ("B_ALONG_K", "SMS"))
+_KEY = ("batch", pow2("M"), "N", "K", "B_ALONG_K", "ACTIVATION")
+tuned = asm_autotune(space=space, key=_KEY)(kernel)

@@ -59,7 +59,7 @@ from asmtune.kernels._hopper_scaled_sums import (
     tile_origin,
     write_pieces,
 )
-from asmtune.kernels._scaled_host import EXTENTS
+from asmtune.kernels._scaled import EXTENTS
 from asmtune.runtime.decorator import asm_autotune
 
 REGISTERS = gl.constexpr((240, 104, 72))
@@ -310,8 +310,8 @@ def arguments(plain: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def multiply(plain: Mapping[str, Any]) -> None:
-    """Write C by the tuned kernel, from the arguments of a launch of `scaled_matmul`'s.
+def in_place_of_plain(plain: Mapping[str, Any]) -> None:
+    """Compute what `scaled_matmul`'s kernel does from the arguments of its launch by name.
 
     Raises:
         ValueError: the GPU, a dtype, a layout or a group is not one that the kernel takes.
@@ -325,17 +325,6 @@ def multiply(plain: Mapping[str, Any]) -> None:
     refuse_others("multiply", {"a": a, "b": b.mT}, tuple(NAMES))
     refuse_others("multiply", {"c": plain["c_ptr"][0]}, RESULTS)
     tuned[grid](**arguments(plain))
-
-
-def in_place_of_plain(*values: Any) -> None:
-    """Compute what `scaled_matmul`'s kernel does from that kernel's arguments, in order.
-
-    Raises:
-        ValueError: as `multiply` does.
-    """
-    from asmtune.kernels import scaled_matmul
-
-    multiply(dict(zip(scaled_matmul.kernel.arg_names, values, strict=False)))
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:

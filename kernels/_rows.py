@@ -10,9 +10,23 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
+from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import load_columns, multiple, row_sizes, store_columns, vouched
+from asmtune.kernels._common import (
+    as_rows,
+    check_rows,
+    check_shape,
+    check_tensors,
+    load_columns,
+    multiple,
+    row_sizes,
+    store_columns,
+    vouched,
+)
 from asmtune.runtime.decorator import asm_autotune
+
+ROW_KEY = (pow2("rows"), "cols", "MULTIPLE")
+"""The tuning key of kernels over rows."""
 
 _NARROWEST = 1024
 _SUMMED = 4096
@@ -183,6 +197,22 @@ def whole_row_sizes(**matrices: torch.Tensor) -> dict[str, int]:
     """Extend `row_sizes` by the width of a block that holds a whole row."""
     sizes = row_sizes(**matrices)
     return {**sizes, "WIDTH": triton.next_power_of_2(sizes["cols"])}
+
+
+def checked_rows(what: str, x: torch.Tensor, **columns: torch.Tensor) -> dict[str, Any]:
+    """Check x and tensors of its last axis; give them without gaps in rows, by kernel parameter.
+
+    Args:
+        what: the public function's name.
+        x: (..., cols); given as a matrix.
+        columns: (cols,) each, of x's dtype.
+    """
+    check_tensors(what, {"x": x, **columns})
+    check_rows(what, x)
+    for name, tensor in columns.items():
+        check_shape(what, name, tensor, x.shape[-1:])
+    of_columns = {f"{name}_ptr": tensor.contiguous() for name, tensor in columns.items()}
+    return {"x_ptr": as_rows(x), **of_columns}
 
 
 def row_grid(values: Mapping[str, Any]) -> tuple[int]:

@@ -21,7 +21,6 @@ Backward: `attention_backward`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,7 +30,6 @@ import triton.language as tl
 from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
@@ -46,11 +44,11 @@ from asmtune.kernels._attention import (
     walk_spans,
 )
 from asmtune.kernels._attention_host import Attending, Window
+from asmtune.kernels._attention_reference import cudnn, flash, has_vendor, in_place
 from asmtune.kernels._attention_space import of_queries
-from asmtune.kernels._attention_vendor import has_vendor
-from asmtune.kernels._common import beside, is_expanded, is_hopper
+from asmtune.kernels._common import is_expanded, is_hopper
+from asmtune.kernels._spec import beside, doubled, gluon_in_place, problems, tuners
 from asmtune.kernels.attention_backward import apart, attention_backward
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.replay_calls import replay_calls
 
@@ -135,37 +133,15 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {**heads, "causal": bool(shape["causal"])}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random heads."""
-    given = inputs(shape, dtype, device)
-    q, k, v = (given[name] for name in "qkv")
-    how = Attending(causal=given["causal"]).checked("attention", q, k)
-    return Problem(kernel, _arguments(q, k, v, how), _grid, shape, "attention")
-
-
-def baseline(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    *,
-    causal: bool = False,
-    window: Window = None,
-    padding: torch.Tensor | None = None,
-    mask: torch.Tensor | None = None,
-    dropout: float = 0.0,
-    seed: int = 0,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """Compute the kernel's result in PyTorch."""
-    how = Attending(causal, window, padding, mask, dropout, seed, scale).checked("attention", q, k)
-    return exact.attend(q, k, v, how)[0]
+def baseline(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> torch.Tensor:
+    """Compute the kernel's result in PyTorch; `options` are those of `attention`."""
+    return exact.attend(q, k, v, Attending(**options).checked("attention", q, k))[0]
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Compute the result and the logarithms of the sums in float64 from a problem's arguments."""
-    q, k, v = (arguments[f"{name}_ptr"].double() for name in "qkv")
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return exact.attend_by_heads(q, k, v, how)
+    return exact.attend_by_heads(*doubled(arguments, "q_ptr", "k_ptr", "v_ptr"), how)
 
 
 def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor, ...]:
@@ -184,53 +160,6 @@ def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor, ..
     return result
 
 
-_LOG2_E = 1.4426950408889634
-
-
-def _launch_flash(
-    q_ptr: torch.Tensor, k_ptr: torch.Tensor, v_ptr: torch.Tensor, *rest: Any
-) -> Callable[[], None]:
-    """Launch FlashAttention-2 with the arguments of this kernel."""
-    return _fused(torch.ops.aten._scaled_dot_product_flash_attention, q_ptr, k_ptr, v_ptr, rest)
-
-
-def _launch_cudnn(
-    q_ptr: torch.Tensor, k_ptr: torch.Tensor, v_ptr: torch.Tensor, *rest: Any
-) -> Callable[[], None]:
-    """Launch cuDNN with the arguments of this kernel."""
-    fused = torch.ops.aten._scaled_dot_product_cudnn_attention
-    return _fused(functools.partial(_without_bias, fused), q_ptr, k_ptr, v_ptr, rest)
-
-
-def _without_bias(fused: Any, q: Any, k: Any, v: Any, *options: Any, scale: float) -> Any:
-    return fused(q, k, v, None, True, *options, scale=scale)
-
-
-def _fused(
-    fused: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rest: tuple[Any, ...]
-) -> Callable[[], None]:
-    """Launch a fused function; return what copies its results, which a race does not time.
-
-    A call of `attention` without gradients makes no copy. With heads of 128 and 512 tokens it
-    takes a quarter as long as cuDNN, which lost for it.
-    """
-    given = dict(zip(kernel.arg_names[3:], rest, strict=False))
-    y, lse, *_ = fused(q, k, v, 0.0, given["CAUSAL"], False, scale=given["scale"])
-
-    def copy() -> None:
-        given["y_ptr"].copy_(y)
-        torch.mul(lse.view(given["lse_ptr"].shape), _LOG2_E, out=given["lse_ptr"])
-
-    return copy
-
-
-def _launch_gluon(*values: Any) -> None:
-    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
-    from asmtune.kernels import _hopper_attention
-
-    _hopper_attention.in_place_of_plain(*values)
-
-
 def _fits_hopper(heads: tuple[torch.Tensor, ...], how: Attending) -> bool:
     """Return whether the Gluon kernel for Hopper computes the same.
 
@@ -241,22 +170,14 @@ def _fits_hopper(heads: tuple[torch.Tensor, ...], how: Attending) -> bool:
     return fits and not any(map(is_expanded, heads)) and is_hopper(q.device)
 
 
-def _flash(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
-) -> torch.Tensor:
-    """Compute `attention` by FlashAttention-2."""
-    fused = torch.ops.aten._scaled_dot_product_flash_attention
-    y: torch.Tensor = fused(q, k, v, 0.0, causal, False, scale=options.get("scale"))[0]
-    return y
+def _whole(fused: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of the vendor's that computes `attention`."""
 
+    def attend(q: Any, k: Any, v: Any, *, causal: bool = False, **options: Any) -> torch.Tensor:
+        y: torch.Tensor = fused(q, k, v, causal, options.get("scale"), sums=False)[0]
+        return y
 
-def _cudnn(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
-) -> torch.Tensor:
-    """Compute `attention` by cuDNN."""
-    fused, scale = torch.ops.aten._scaled_dot_product_cudnn_attention, options.get("scale")
-    y: torch.Tensor = fused(q, k, v, None, False, 0.0, causal, False, scale=scale)[0]
-    return y
+    return attend
 
 
 def _gluon(
@@ -277,7 +198,7 @@ def _gluon(
 @replay_calls(
     backward=_gradients,
     gradients=("q", "k", "v"),
-    alternatives={"flash": _flash, "cudnn": _cudnn, "gluon": _gluon},
+    alternatives={"flash": _whole(flash), "cudnn": _whole(cudnn), "gluon": _gluon},
 )
 def attention(
     q: torch.Tensor,
@@ -339,9 +260,9 @@ def attention(
         y.zero_()
         lse.fill_(float("inf"))
     elif y.numel():
-        tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+        choices = (_alone, _beside_gluon, _beside_vendor, _tuned)
         wanted = vendor and has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
-        beside(tuners, *wanted)[_grid](**arguments)
+        beside(choices, *wanted)[_grid](**arguments)
     saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
     return y, (*saved, vendor, gluon)
 
@@ -355,9 +276,16 @@ def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending
     return {**tensors, **host.mask_arguments(how, k, lse), **sizes}
 
 
-_BY_VENDOR, _BY_GLUON = {"flash": _launch_flash, "cudnn": _launch_cudnn}, {"gluon": _launch_gluon}
-_decorated = functools.partial(asm_autotune, space=space, key=host.KEY)
-_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
-_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
-_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
-_alone = _decorated()(kernel)
+def _problem_arguments(q: Any, k: Any, v: Any, causal: bool) -> dict[str, Any]:
+    return _arguments(q, k, v, Attending(causal=causal).checked("attention", q, k))
+
+
+problem = problems(kernel, "attention", inputs, _problem_arguments, _grid)
+_launch_gluon = gluon_in_place(kernel, "_hopper_attention")
+_alone, _beside_gluon, _beside_vendor, _tuned = tuners(
+    kernel,
+    vendor={"flash": in_place(kernel, flash), "cudnn": in_place(kernel, cudnn)},
+    gluon={"gluon": _launch_gluon},
+    space=space,
+    key=host.KEY,
+)

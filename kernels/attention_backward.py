@@ -19,7 +19,6 @@ Source: Dao, FlashAttention-2, arXiv:2307.08691; Triton's tutorial 06.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,25 +29,23 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels import attention_backward_kv, attention_backward_q
 from asmtune.kernels._attention_backward_whole import of_keys, of_queries
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_space import of_both
-from asmtune.kernels._attention_vendor import (
-    cudnn,
+from asmtune.kernels._attention_reference import (
     cudnn_gradients,
     dense_heads,
-    flash,
     flash_gradients,
+    gradients_in_place,
     has_vendor,
     plain_arguments,
 )
-from asmtune.kernels._common import beside, check_shape, check_tensors, is_hopper
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels._attention_space import of_both
+from asmtune.kernels._common import is_hopper
+from asmtune.kernels._spec import beside, by_name, doubled, gluon_in_place, problems, tuners
 from asmtune.runtime.replay_calls import replay_calls
 
 KEY = ("D", "CAUSAL", "MULTIPLE", "DENSE", "GROUP", pow2("heads"), pow2("M"), pow2("N"))
@@ -120,69 +117,42 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random arguments of `attention_backward` by name."""
-    how = Attending(causal=bool(shape["causal"]))
-    tensors = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
-    return {**tensors, **exact.forward_of(tensors, how), "causal": how.causal}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random heads."""
-    given = inputs(shape, dtype, device)
-    how = Attending(given.pop("causal")).checked("attention_backward", given["q"], given["k"])
-    return Problem(kernel, _arguments(given, how), _grid, shape, "attention_backward")
+    given, how = exact.backward_inputs(shape, dtype, device)
+    del given["delta"]
+    return {**given, "causal": how.causal}
 
 
 def baseline(
-    dy: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    y: torch.Tensor,
-    lse: torch.Tensor,
-    causal: bool = False,
-    window: Window = None,
-    padding: torch.Tensor | None = None,
-    mask: torch.Tensor | None = None,
-    dropout: float = 0.0,
-    seed: int = 0,
-    scale: float | None = None,
+    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *options: Any, **named: Any
 ) -> tuple[torch.Tensor, ...]:
-    """Compute the kernel's result in PyTorch."""
-    how = Attending(causal, window, padding, mask, dropout, seed, scale)
-    how = how.checked("attention_backward", q, k)
+    """Compute the kernel's result in PyTorch; options are those of `attention_backward`."""
+    how = Attending(*options, **named).checked("attention_backward", q, k)
     dq, dk, dv = exact.differentiate(dy, q, k, v, lse, (dy * y).sum(-1), how)
     return dq, host.summed(dk, k), host.summed(dv, v)
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Compute the gradients in float64 from a problem's arguments."""
-    names = ("dy", "q", "k", "v", "y", "lse")
-    dy, q, k, v, y, lse = (arguments[f"{name}_ptr"].double() for name in names)
-    return baseline(dy, q, k, v, y, lse, arguments["CAUSAL"], scale=arguments["scale"])
+    names = ("dy_ptr", "q_ptr", "k_ptr", "v_ptr", "y_ptr", "lse_ptr")
+    return baseline(*doubled(arguments, *names), arguments["CAUSAL"], scale=arguments["scale"])
 
 
-def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, Any]:
+def _arguments(*, how: Attending, **given: torch.Tensor) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
     q, k = given["q"], given["k"]
-    results = {f"d{name}": torch.empty_like(given[name]) for name in "qkv"}
-    heads = {name: tensor for name, tensor in {**given, **results}.items() if name != "lse"}
-    tensors = {f"{name}_ptr": tensor for name, tensor in {**given, **results}.items()}
+    every = given | {f"d{name}": torch.empty_like(given[name]) for name in "qkv"}
+    tensors = {f"{name}_ptr": tensor for name, tensor in every.items()}
+    heads = {name: tensor for name, tensor in every.items() if name != "lse"}
     sizes = host.sizes(q, k, how)
     names = ("heads", "H", "GROUP", "M", "N", "scale", "D", "CAUSAL", "MULTIPLE")
     return {**tensors, **{name: sizes[name] for name in names}, **host.strides(**heads)}
 
 
-def _given(values: tuple[Any, ...]) -> dict[str, Any]:
-    """Name the arguments of a launch, which come in order."""
-    return dict(zip(kernel.arg_names, values, strict=False))
-
-
-def _launch_apart(*values: Any) -> Callable[[], None]:
+def _made_apart(given: dict[str, Any]) -> Callable[[], None]:
     """Launch the two kernels of queries and of keys with the arguments of this kernel.
 
     Return what copies the sums of heads that share keys, which a race does not time.
     """
-    given = _given(values)
     wanted = {name: given[f"{name}_ptr"] for name in ("dk", "dv")}
     rooms = {name: host.room_for_heads(given["q_ptr"], room) for name, room in wanted.items()}
     given |= {f"{name}_ptr": room for name, room in rooms.items()}
@@ -204,41 +174,16 @@ def _launch_apart(*values: Any) -> Callable[[], None]:
     return copy
 
 
-def _launch_flash(*values: Any) -> Callable[[], None]:
-    """Launch FlashAttention-2 with the arguments of this kernel."""
-    return _by_vendor(flash_gradients, values)
-
-
-def _launch_cudnn(*values: Any) -> Callable[[], None]:
-    """Launch cuDNN with the arguments of this kernel."""
-    return _by_vendor(cudnn_gradients, values)
-
-
-def _by_vendor(gradients: Callable[..., Any], values: tuple[Any, ...]) -> Callable[[], None]:
-    """Call the vendor; return what copies its results, which a race does not time."""
-    given = _given(values)
-    heads = (given[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse"))
-    made = gradients(*heads, given["CAUSAL"], given["scale"])
-
-    def copy() -> None:
-        for name, gradient in zip(OUTPUTS, made, strict=True):
-            given[name].copy_(gradient)
-
-    return copy
-
-
-def _launch_gluon(*values: Any) -> None:
-    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
-    from asmtune.kernels import _hopper_attention_backward
-
-    _hopper_attention_backward.in_place_of_plain(*values)
+def _whole(made_by: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that computes `attention_backward` by one of heads, mask and scale."""
+    return lambda *values: made_by(*plain_arguments(*values))
 
 
 def _gluon(*values: Any) -> tuple[torch.Tensor, ...]:
-    """Compute `attention_backward` by the Gluon kernel for Hopper."""
+    """Compute the gradients by the Gluon kernel for Hopper."""
     from asmtune.kernels import _hopper_attention_backward
 
-    *heads, causal, scale = plain_arguments(*values)
+    *heads, causal, scale = values
     return _hopper_attention_backward.gradients(*heads, causal=causal, scale=scale)
 
 
@@ -272,7 +217,10 @@ def _two_launches(
 apart = replay_calls(_two_launches)
 
 
-@replay_calls(alternatives={"apart": apart, "flash": flash, "cudnn": cudnn, "gluon": _gluon})
+_BY_OTHERS = {"flash": flash_gradients, "cudnn": cudnn_gradients, "gluon": _gluon}
+
+
+@replay_calls(alternatives={"apart": apart, **{n: _whole(f) for n, f in _BY_OTHERS.items()}})
 def attention_backward(
     dy: torch.Tensor,
     q: torch.Tensor,
@@ -303,13 +251,13 @@ def attention_backward(
         v: as k.
         y: as q, the result.
         lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
-        causal: this and what follows are the options of the forward pass.
-        window: as in `attention`.
-        padding: as in `attention`.
-        mask: as in `attention`.
-        dropout: as in `attention`.
-        seed: as in `attention`.
-        scale: as in `attention`.
+        causal: this and what follows up to the scale are the options of `attention`.
+        window: see there.
+        padding: see there.
+        mask: see there.
+        dropout: see there.
+        seed: see there.
+        scale: see there.
         vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
@@ -319,33 +267,18 @@ def attention_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ, or an option is out of bounds.
     """
+    heads = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
     how = Attending(causal, window, padding, mask, dropout, seed, scale)
-    how = _checked({"dy": dy, "q": q, "k": k, "v": v, "y": y}, lse, how)
+    how = host.check_backward("attention_backward", heads, {"lse": lse}, how)
     is_one = how.is_plain and q.element_size() == 2 and q.numel() * k.numel() > 0
     if not is_one or is_dynamo_compiling():
         given = (dy, q, k, v, y, lse)
         return _two_launches(*given, causal, window, padding, mask, dropout, seed, scale)
-    heads = {name: dense_heads(x) for name, x in {"dy": dy, "q": q, "k": k, "v": v, "y": y}.items()}
-    arguments = _arguments({**heads, "lse": lse.contiguous()}, how)
+    laid = {name: dense_heads(x) for name, x in heads.items()}
+    arguments = _arguments(**laid, lse=lse.contiguous(), how=how)
     wanted = vendor and has_vendor(q, k, how), gluon and fits_hopper(q, how)
     beside((_alone, _beside_gluon, _beside_vendor, _tuned), *wanted)[_grid](**arguments)
     return tuple(arguments[name] for name in OUTPUTS)
-
-
-def _checked(heads: Mapping[str, torch.Tensor], lse: torch.Tensor, how: Attending) -> Attending:
-    """Check tensors and options; return these with the scale filled in.
-
-    Raises:
-        ValueError: one does not fit.
-    """
-    what, q, k = "attention_backward", heads["q"], heads["k"]
-    check_tensors(what, heads, host.DTYPES)
-    check_tensors(what, {"lse": lse}, ("fp32",))
-    host.check(what, q, k, heads["v"])
-    for name in ("dy", "y"):
-        check_shape(what, name, heads[name], q.shape)
-    check_shape(what, "lse", lse, q.shape[:3])
-    return how.checked(what, q, k)
 
 
 def fits_hopper(q: torch.Tensor, how: Attending) -> bool:
@@ -354,11 +287,22 @@ def fits_hopper(q: torch.Tensor, how: Attending) -> bool:
     return fits and is_hopper(q.device)
 
 
-_OURS: dict[str, Callable[..., Any]] = {"apart": _launch_apart}
-_BY_VENDOR: dict[str, Callable[..., Any]] = {"flash": _launch_flash, "cudnn": _launch_cudnn}
-_BY_GLUON: dict[str, Callable[..., Any]] = {"gluon": _launch_gluon}
-_decorated = functools.partial(asm_autotune, space=space, key=KEY)
-_tuned = _decorated(alternatives={**_OURS, **_BY_VENDOR, **_BY_GLUON})(kernel)
-_beside_vendor = _decorated(alternatives={**_OURS, **_BY_VENDOR})(kernel)
-_beside_gluon = _decorated(alternatives={**_OURS, **_BY_GLUON})(kernel)
-_alone = _decorated(alternatives=_OURS)(kernel)
+def _problem_arguments(*, causal: bool, **given: torch.Tensor) -> dict[str, Any]:
+    how = Attending(causal=causal).checked("attention_backward", given["q"], given["k"])
+    return _arguments(**given, how=how)
+
+
+problem = problems(kernel, "attention_backward", inputs, _problem_arguments, _grid)
+_launch_apart = by_name(kernel, _made_apart)
+_launch_gluon = gluon_in_place(kernel, "_hopper_attention_backward")
+_alone, _beside_gluon, _beside_vendor, _tuned = tuners(
+    kernel,
+    ours={"apart": _launch_apart},
+    vendor={
+        "flash": gradients_in_place(kernel, flash_gradients),
+        "cudnn": gradients_in_place(kernel, cudnn_gradients),
+    },
+    gluon={"gluon": _launch_gluon},
+    space=space,
+    key=KEY,
+)

@@ -24,7 +24,6 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
@@ -41,7 +40,7 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_backward import key_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_keys
-from asmtune.kernels._common import check_shape, check_tensors
+from asmtune.kernels._spec import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (
@@ -129,28 +128,13 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random arguments of `attention_backward_kv` by name."""
-    how = Attending(causal=bool(shape["causal"]))
-    tensors = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
-    saved = exact.forward_of(tensors, how)
-    delta = (tensors["dy"].float() * saved["y"].float()).sum(-1)
-    return {**tensors, "lse": saved["lse"], "delta": delta, "how": how}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random heads."""
-    given = inputs(shape, dtype, device)
-    how = given.pop("how").checked("attention_backward_kv", given["q"], given["k"])
-    return Problem(kernel, _arguments(given, how), _grid, shape, "attention_backward_kv")
+    given, how = exact.backward_inputs(shape, dtype, device)
+    del given["y"]
+    return {**given, "how": how}
 
 
 def baseline(
-    dy: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    lse: torch.Tensor,
-    delta: torch.Tensor,
-    how: Attending,
+    dy: Any, q: Any, k: Any, v: Any, lse: Any, delta: Any, how: Attending
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the kernel's result in PyTorch."""
     how = how.checked("attention_backward_kv", q, k)
@@ -160,10 +144,9 @@ def baseline(
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradients of each head of queries in float64 from a problem's arguments."""
-    names = ("dy", "q", "k", "v", "lse", "delta")
-    dy, q, k, v, lse, delta = (arguments[f"{name}_ptr"].double() for name in names)
+    names = ("dy_ptr", "q_ptr", "k_ptr", "v_ptr", "lse_ptr", "delta_ptr")
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return exact.differentiate(dy, q, k, v, lse, delta, how)[1:]
+    return exact.differentiate(*doubled(arguments, *names), how)[1:]
 
 
 def attention_backward_kv(
@@ -177,14 +160,8 @@ def attention_backward_kv(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradients of `attention`'s keys and values by the tuned kernel.
 
-    Args:
-        dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: of the same shape, of a dtype of DTYPES, which dy, k and v have as well.
-        k: (batch, key heads, keys, dim).
-        v: as k.
-        lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
-        delta: of the same shape and dtype, the sums of dy * y over dim.
-        how: the options of the forward pass.
+    The tensors are those of `attention_backward`, `how` is the options of the forward pass. `delta`
+    is the sums of dy * y over dim, as `attention_backward_q` gives them.
 
     Returns:
         The gradients of k and v, of their dtype.
@@ -192,17 +169,9 @@ def attention_backward_kv(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    what = "attention_backward_kv"
-    check_tensors(what, {"dy": dy, "q": q, "k": k, "v": v}, DTYPES)
-    check_tensors(what, {"lse": lse, "delta": delta}, ("fp32",))
-    host.check(what, q, k, v)
-    check_shape(what, "dy", dy, q.shape)
-    for name, tensor in {"lse": lse, "delta": delta}.items():
-        check_shape(what, name, tensor, q.shape[:3])
-    tensors = {"dy": dy, "q": q, "k": k, "v": v}
-    given = {name: host.laid(tensor) for name, tensor in tensors.items()}
-    given |= {"lse": lse.contiguous(), "delta": delta.contiguous()}
-    arguments = _arguments(given, how.checked(what, q, k))
+    heads, sums = {"dy": dy, "q": q, "k": k, "v": v}, {"lse": lse, "delta": delta}
+    how = host.check_backward("attention_backward_kv", heads, sums, how)
+    arguments = _arguments(**heads, **sums, how=how)
     dk, dv = arguments["dk_ptr"], arguments["dv_ptr"]
     if q.numel() * k.numel() == 0:
         return torch.zeros_like(k), torch.zeros_like(v)
@@ -210,15 +179,17 @@ def attention_backward_kv(
     return host.summed(dk, k), host.summed(dv, v)
 
 
-def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, Any]:
+def _arguments(
+    *, lse: torch.Tensor, delta: torch.Tensor, how: Attending, **heads: torch.Tensor
+) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
-    tensors = {f"{name}_ptr": tensor for name, tensor in given.items()}
-    dk, dv = (host.room_for_heads(given["q"], given[name]) for name in "kv")
-    laid = {name: given[name] for name in ("q", "k", "v", "dy")}
-    sizes = host.sizes(given["q"], given["k"], how)
-    sizes |= host.mask_arguments(how, given["k"], given["lse"])
-    results = {"dk_ptr": dk, "dv_ptr": dv}
-    return {**tensors, **results, **sizes, **host.strides(**laid, dk=dk, dv=dv)}
+    given = {name: host.laid(tensor) for name, tensor in heads.items()}
+    given |= {"lse": lse.contiguous(), "delta": delta.contiguous()}
+    q = given["q"]
+    results = {f"d{name}": host.room_for_heads(q, given[name]) for name in "kv"}
+    how = how.checked("attention_backward_kv", q, given["k"])
+    return host.backward_arguments(given, results, how)
 
 
+problem = problems(kernel, "attention_backward_kv", inputs, _arguments, _grid)
 _tuned = asm_autotune(space=space, key=host.KEY)(kernel)

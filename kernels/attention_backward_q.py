@@ -22,7 +22,6 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
@@ -38,7 +37,7 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_backward import query_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_queries
-from asmtune.kernels._common import check_shape, check_tensors
+from asmtune.kernels._spec import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (
@@ -122,26 +121,13 @@ def _grid(values: Mapping[str, Any]) -> tuple[int]:
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     """Make random arguments of `attention_backward_q` by name."""
-    how = Attending(causal=bool(shape["causal"]))
-    tensors = exact.random_heads(shape, dtype, device, "dy", "q", "k", "v")
-    return {**tensors, **exact.forward_of(tensors, how), "how": how}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random heads."""
-    given = inputs(shape, dtype, device)
-    how = given.pop("how").checked("attention_backward_q", given["q"], given["k"])
-    return Problem(kernel, _arguments(given, how), _grid, shape, "attention_backward_q")
+    given, how = exact.backward_inputs(shape, dtype, device)
+    del given["delta"]
+    return {**given, "how": how}
 
 
 def baseline(
-    dy: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    y: torch.Tensor,
-    lse: torch.Tensor,
-    how: Attending,
+    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, how: Attending
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the kernel's result in PyTorch."""
     how = how.checked("attention_backward_q", q, k)
@@ -151,10 +137,9 @@ def baseline(
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradient and the sums in float64 from a problem's arguments."""
-    names = ("dy", "q", "k", "v", "y", "lse")
-    dy, q, k, v, y, lse = (arguments[f"{name}_ptr"].double() for name in names)
+    names = ("dy_ptr", "q_ptr", "k_ptr", "v_ptr", "y_ptr", "lse_ptr")
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return baseline(dy, q, k, v, y, lse, how)
+    return baseline(*doubled(arguments, *names), how)
 
 
 def attention_backward_q(
@@ -168,14 +153,7 @@ def attention_backward_q(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute the gradient of `attention`'s queries by the tuned kernel.
 
-    Args:
-        dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: of the same shape, of a dtype of DTYPES, which all but lse have.
-        k: (batch, key heads, keys, dim).
-        v: as k.
-        y: as q, the result.
-        lse: (batch, heads, queries) in fp32, logarithms to base 2 of the sums of powers.
-        how: the options of the forward pass.
+    The tensors are those of `attention_backward`, `how` is the options of the forward pass.
 
     Returns:
         The gradient, of q's dtype, and the sums of dy * y over dim in fp32.
@@ -183,16 +161,9 @@ def attention_backward_q(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    what = "attention_backward_q"
-    check_tensors(what, {"dy": dy, "q": q, "k": k, "v": v, "y": y}, DTYPES)
-    check_tensors(what, {"lse": lse}, ("fp32",))
-    host.check(what, q, k, v)
-    for name, tensor in {"dy": dy, "y": y}.items():
-        check_shape(what, name, tensor, q.shape)
-    check_shape(what, "lse", lse, q.shape[:3])
-    tensors = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
-    given = {name: host.laid(tensor) for name, tensor in tensors.items()}
-    arguments = _arguments({**given, "lse": lse.contiguous()}, how.checked(what, q, k))
+    heads = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
+    how = host.check_backward("attention_backward_q", heads, {"lse": lse}, how)
+    arguments = _arguments(**heads, lse=lse, how=how)
     dq, delta = arguments["dq_ptr"], arguments["delta_ptr"]
     if k.shape[2] == 0:
         dq.zero_()
@@ -202,15 +173,15 @@ def attention_backward_q(
     return dq, delta
 
 
-def _arguments(given: Mapping[str, torch.Tensor], how: Attending) -> dict[str, Any]:
+def _arguments(*, lse: torch.Tensor, how: Attending, **heads: torch.Tensor) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
-    tensors = {f"{name}_ptr": tensor for name, tensor in given.items()}
-    dq, delta = torch.empty_like(given["q"]), torch.empty_like(given["lse"])
-    results = {"dq_ptr": dq, "delta_ptr": delta}
-    laid = {name: tensor for name, tensor in given.items() if name != "lse"}
-    sizes = host.sizes(given["q"], given["k"], how)
-    sizes |= host.mask_arguments(how, given["k"], given["lse"])
-    return {**tensors, **results, **sizes, **host.strides(**laid, dq=dq)}
+    given = {name: host.laid(tensor) for name, tensor in heads.items()}
+    given["lse"] = lse.contiguous()
+    q = given["q"]
+    results = {"dq": torch.empty_like(q), "delta": torch.empty_like(given["lse"])}
+    how = how.checked("attention_backward_q", q, given["k"])
+    return host.backward_arguments(given, results, how)
 
 
+problem = problems(kernel, "attention_backward_q", inputs, _arguments, _grid)
 _tuned = asm_autotune(space=space, key=host.KEY)(kernel)

@@ -59,9 +59,9 @@ from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_fp8, room_for_parts
 from asmtune.kernels._common import forward_only, processors
 from asmtune.kernels._fp8 import FORMATS, NAMES, typed
-from asmtune.kernels._scaled_host import check_kinds, extent_of_group
+from asmtune.kernels._scaled import check_kinds, extent_of_group
+from asmtune.kernels._spec import by_name, tuners
 from asmtune.kernels._split import workspace
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 _PLAIN = (
@@ -219,17 +219,11 @@ def baseline(
     v: torch.Tensor,
     scale_k: torch.Tensor,
     scale_v: torch.Tensor,
-    *,
-    causal: bool = False,
-    window: Window = None,
-    padding: torch.Tensor | None = None,
-    mask: torch.Tensor | None = None,
-    scale: float | None = None,
+    **options: Any,
 ) -> torch.Tensor:
-    """Compute the result in PyTorch, of keys and values in q's dtype."""
+    """Compute the result in PyTorch, of keys and values in q's dtype; options as of `attention`."""
     k, v = dequantised(k, scale_k, q.dtype), dequantised(v, scale_v, q.dtype)
-    how = Attending(causal, window, padding, mask, scale=scale).checked("attention_fp8", q, k)
-    return exact.attend(q, k, v, how)[0]
+    return exact.attend(q, k, v, Attending(**options).checked("attention_fp8", q, k))[0]
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
@@ -245,11 +239,6 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     )
     how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
     return exact.attend_by_heads(q, k, v, how)[0]
-
-
-def _launch_dequantised(*values: Any) -> Any:
-    """Call `attention` with the arguments of a launch."""
-    return launch(dict(zip(kernel.arg_names, values, strict=False)))
 
 
 @replay_calls(alternatives={"dequantised": by_attention})
@@ -369,8 +358,6 @@ KEY = (
     *(part for part in host.KEY if part != "DROPOUT"),
     *("FORMAT_K", "FORMAT_V", "GROUP_K", "GROUP_V"),
 )
-
-_tuned = asm_autotune(space=space, key=KEY, alternatives={"dequantised": _launch_dequantised})(
-    kernel
+_alone, _tuned = tuners(
+    kernel, space=space, key=KEY, vendor={"dequantised": by_name(kernel, launch)}
 )
-_alone = asm_autotune(space=space, key=KEY)(kernel)

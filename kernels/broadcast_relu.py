@@ -17,16 +17,10 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
     FLOATS,
-    as_rows,
-    check_rows,
-    check_shape,
-    check_tensors,
     columns_from,
     forward_only,
     load_columns,
@@ -34,6 +28,8 @@ from asmtune.kernels._common import (
     store_columns,
     vouched,
 )
+from asmtune.kernels._rows import checked_rows
+from asmtune.kernels._spec import draws, exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -77,6 +73,8 @@ SHAPES = (
 DEFAULT = Config({"BLOCK_M": 4, "BLOCK_N": 256}, num_warps=4)
 """Eight elements a thread, whatever the width."""
 
+inputs = draws(x=("rows", "cols"), bias=("cols",))
+
 
 def space() -> Space:
     """Build the space: tiles and warps."""
@@ -104,28 +102,9 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
     return triton.cdiv(values["rows"], values["BLOCK_M"]), across
 
 
-def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `broadcast_relu` by name."""
-    kind = torch_dtype(dtype)
-    x = torch.randn(shape["rows"], shape["cols"], device=device).to(kind)
-    return {"x": x, "bias": torch.randn(shape["cols"], device=device).to(kind)}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random matrix of rows x cols."""
-    given = inputs(shape, dtype, device)
-    arguments = _arguments(given["x"], given["bias"], torch.empty_like(given["x"]))
-    return Problem(kernel, arguments, _grid, shape, "broadcast_relu")
-
-
 def baseline(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Compute the kernel's result in PyTorch."""
     return torch.relu(x + bias)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64 from a problem's arguments."""
-    return baseline(arguments["x_ptr"].double(), arguments["bias_ptr"].double())
 
 
 def broadcast_relu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -142,18 +121,20 @@ def broadcast_relu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         ValueError: shapes, dtypes or devices differ, or a gradient is asked for.
     """
     forward_only("broadcast_relu", x, bias)
-    check_tensors("broadcast_relu", {"x": x, "bias": bias}, DTYPES)
-    check_rows("broadcast_relu", x)
-    check_shape("broadcast_relu", "bias", bias, x.shape[-1:])
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    arguments = _arguments(x, bias)
     if x.numel():
-        rows = as_rows(x)
-        _tuned[_grid](**_arguments(rows, bias.contiguous(), y.view(rows.shape)))
-    return y
+        _tuned[_grid](**arguments)
+    return arguments["y_ptr"].view(x.shape)
 
 
-def _arguments(x: torch.Tensor, bias: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-    return {"x_ptr": x, "bias_ptr": bias, "y_ptr": y, **row_sizes(x=x, y=y)}
+def _arguments(x: torch.Tensor, bias: torch.Tensor) -> dict[str, Any]:
+    """Check the arguments, and give the launch's by name, with room for the result."""
+    given = checked_rows("broadcast_relu", x, bias=bias)
+    rows = given["x_ptr"]
+    y = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
+    return {**given, "y_ptr": y, **row_sizes(x=rows, y=y)}
 
 
+problem = problems(kernel, "broadcast_relu", inputs, _arguments, _grid)
+reference = exact(baseline, "x_ptr", "bias_ptr")
 _tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)

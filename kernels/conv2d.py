@@ -33,8 +33,8 @@ implicit product of CUTLASS's convolutions, and its few-channels variant.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,16 +43,22 @@ import triton.language as tl
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.kernels._common import FLOATS, check_tensors, vouched
 from asmtune.kernels._conv2d import store_result, sum_by_taps
 from asmtune.kernels._conv2d_bias import result_gradients
-from asmtune.kernels._conv2d_host import grid, layer
+from asmtune.kernels._conv2d_host import DEFAULT, Layer, grid, layer, space
 from asmtune.kernels._conv2d_input import input_gradient
-from asmtune.kernels._conv2d_space import DEFAULT, space
-from asmtune.kernels._conv2d_vendor import BIASED, FUSED, PLAIN, Made, convolve, launch
+from asmtune.kernels._conv2d_vendor import (
+    BIASED,
+    FUSED,
+    PLAIN,
+    Window,
+    check_shapes,
+    convolve,
+    launch,
+)
 from asmtune.kernels._conv2d_weight import weight_gradient
-from asmtune.kernels._conv2d_window import Window, check_shapes
+from asmtune.kernels._spec import by_name, doubled, problems
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.options import is_deterministic
@@ -182,40 +188,24 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"x": x, "weight": weight, "bias": bias, **settings}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random images and filters."""
-    given = inputs(shape, dtype, device)
-    window = Window.of(given["stride"], given["padding"])
-    conv = layer(given["x"], given["weight"], given["bias"], window, given.get("groups", 1))
-    return Problem(kernel, conv.arguments(relu=True), grid, shape, "conv2d")
-
-
 def baseline(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    *,
-    stride: int | tuple[int, int] = 1,
-    padding: int | tuple[int, int] = 0,
-    dilation: int | tuple[int, int] = 1,
-    groups: int = 1,
-    relu: bool = False,
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, **options: Any
 ) -> torch.Tensor:
-    """Compute the kernel's result in PyTorch."""
-    y = torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation, groups)
+    """Compute the kernel's result in PyTorch; `options` are those of `conv2d`."""
+    relu = options.pop("relu", False)
+    y = torch.nn.functional.conv2d(x, weight, bias, **options)
     return torch.relu(y) if relu else y
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """Compute the result in float64 from a problem's arguments."""
-    x, weight, bias = (arguments[f"{name}_ptr"].double() for name in ("x", "weight", "bias"))
-    window = {
+    x, weight, bias = doubled(arguments, "x_ptr", "weight_ptr", "bias_ptr")
+    options: dict[str, Any] = {
         what: (arguments[f"{name}_H"], arguments[f"{name}_W"])
         for what, name in {"stride": "STRIDE", "padding": "PAD", "dilation": "DILATION"}.items()
     }
-    more = {"groups": arguments["GROUPS"], "relu": bool(arguments["RELU"])}
-    y = baseline(x, weight.permute(0, 3, 1, 2), bias, **window, **more)
-    return y.permute(0, 2, 3, 1)
+    options |= {"groups": arguments["GROUPS"], "relu": bool(arguments["RELU"])}
+    return baseline(x, weight.permute(0, 3, 1, 2), bias, **options).permute(0, 2, 3, 1)
 
 
 def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor | None, ...]:
@@ -251,24 +241,12 @@ def _needed_gradients(
 
 
 def _cudnn(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    *,
-    stride: int | tuple[int, int] = 1,
-    padding: int | tuple[int, int] = 0,
-    dilation: int | tuple[int, int] = 1,
-    groups: int = 1,
-    relu: bool = False,
-    vendor: bool = True,  # noqa: ARG001
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, **options: Any
 ) -> torch.Tensor:
     """Compute `conv2d` by cuDNN."""
-    return convolve(x, weight, bias, Window.of(stride, padding, dilation), groups, relu)
-
-
-def _launch_cudnn(*values: Any) -> Made:
-    """Call cuDNN with the arguments of a launch."""
-    return launch(dict(zip(kernel.arg_names, values, strict=False)))
+    options.pop("vendor", None)
+    groups, relu = options.pop("groups", 1), options.pop("relu", False)
+    return convolve(x, weight, bias, Window.of(**options), groups, relu)
 
 
 @replay_calls(alternatives=dict.fromkeys((FUSED, BIASED, PLAIN), _cudnn))
@@ -340,7 +318,17 @@ def conv2d(
     return y, (x, weight, y if relu else None, window, groups, vendor)
 
 
-_decorated = functools.partial(
+def _arguments(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, groups: int = 1, relu: bool,
+    **window: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Give the arguments of a random problem's launch by name."""
+    conv: Layer = layer(x, weight, bias, Window.of(**window), groups)
+    return conv.arguments(relu=relu)
+
+
+problem = problems(kernel, "conv2d", inputs, _arguments, grid)
+_decorated = partial(
     asm_autotune,
     space=space,
     key=[
@@ -349,6 +337,7 @@ _decorated = functools.partial(
         "MULTIPLE",
     ],
 )
+_launch_cudnn = by_name(kernel, launch)
 _alone = _decorated()(kernel)
 _tuned = _decorated(alternatives={FUSED: _launch_cudnn})(kernel)
 _biased = _decorated(alternatives={BIASED: _launch_cudnn})(kernel)

@@ -27,9 +27,9 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import check_shape, check_tensors, multiple
+from asmtune.kernels._spec import exact, problems
 from asmtune.kernels._words import add_product, channels_from, load_words, store_words
 from asmtune.runtime.decorator import asm_autotune
 
@@ -193,14 +193,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {**dict(zip(("src0", "src1"), maps, strict=True)), **settings}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random maps; elements that it does not write are 0."""
-    given = inputs(shape, dtype, device)
-    out = _result(given["src0"], shape["shifts"])
-    arguments = _arguments(given["src0"], given["src1"], out, shape["out_shift"])
-    return Problem(kernel, arguments, _grid, shape, "correlation")
-
-
 def baseline(
     src0: torch.Tensor,
     src1: torch.Tensor,
@@ -216,12 +208,6 @@ def baseline(
         total = (src0[:, :, d:] * src1[:, :, : wide - d]).sum(0, dtype=torch.int32)
         result[d, :, d:] = (total >> out_shift).to(torch.int8)
     return result
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result from a problem's arguments."""
-    src0, src1 = arguments["src0_ptr"], arguments["src1_ptr"]
-    return baseline(src0, src1, arguments["shifts"], arguments["out_shift"])
 
 
 def correlation(
@@ -249,13 +235,12 @@ def correlation(
     maps = {"src0": src0, "src1": src1, **({} if out is None else {"out": out})}
     check_tensors("correlation", maps, DTYPES)
     _check_sizes(src0, src1, shifts, out_shift)
-    if out is None:
-        out = _result(src0, shifts)
+    out = _result(src0, shifts) if out is None else out
     check_shape("correlation", "out", out, (shifts, *src0.shape[1:]))
     if not out.is_contiguous():
         raise ValueError("correlation: out has gaps or swapped axes; it must be contiguous")
     if out.numel():
-        _tuned[_grid](**_arguments(_planes(src0), _planes(src1), out, out_shift))
+        _tuned[_grid](**_arguments(src0, src1, shifts, out_shift, out))
     return out
 
 
@@ -282,8 +267,15 @@ def _result(src0: torch.Tensor, shifts: int) -> torch.Tensor:
 
 
 def _arguments(
-    src0: torch.Tensor, src1: torch.Tensor, out: torch.Tensor, out_shift: int
+    src0: torch.Tensor,
+    src1: torch.Tensor,
+    shifts: int,
+    out_shift: int,
+    out: torch.Tensor | None = None,
 ) -> dict[str, Any]:
+    """Give the launch's arguments by name; without `out` with zeros for the result."""
+    out = _result(src0, shifts) if out is None else out
+    src0, src1 = _planes(src0), _planes(src1)
     channels, height, width = src0.shape
     strides = {"stride_0": src0.stride(0), "stride_1": src1.stride(0)}
     sizes = {"channels": channels, "pixels": height * width, "width": width}
@@ -294,8 +286,10 @@ def _arguments(
         "WIDE": int(channels * max(strides.values()) >= 1 << 31),
         "DEPTH": triton.next_power_of_2(channels),
     }
-    numbers = {"shifts": out.shape[0], **sizes, "out_shift": out_shift}
+    numbers = {"shifts": shifts, **sizes, "out_shift": out_shift}
     return {**tensors, **numbers, **strides, **contract}
 
 
+problem = problems(kernel, "correlation", inputs, _arguments, _grid)
+reference = exact(baseline, "src0_ptr", "src1_ptr", "shifts", "out_shift")
 _tuned = asm_autotune(space=space, key=["shifts", "channels", pow2("pixels"), "MULTIPLE"])(kernel)

@@ -15,6 +15,7 @@ Backward: `cross_entropy_backward`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,9 +24,6 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
     FLOATS,
     as_rows,
@@ -35,8 +33,10 @@ from asmtune.kernels._common import (
     load_columns,
     vouched,
 )
-from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
-from asmtune.kernels.cross_entropy_backward import cross_entropy_backward
+from asmtune.kernels._rows import ROW_KEY, online_sum, row_axes, row_grid, whole_row_sizes
+from asmtune.kernels._spec import problems
+from asmtune.kernels.cross_entropy_backward import IGNORED, cross_entropy_backward
+from asmtune.kernels.cross_entropy_backward import SHAPES as SHAPES
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
@@ -106,24 +106,12 @@ OUTPUTS = ("loss_ptr", "lse_ptr")
 
 DTYPES = FLOATS
 
-SHAPES = (
-    {"rows": 4096, "cols": 32000},
-    {"rows": 2048, "cols": 50257},
-    {"rows": 8192, "cols": 4096},
-    {"rows": 512, "cols": 128256},
-    {"rows": 65536, "cols": 100},
-)
-
-IGNORED = -100
 REDUCTIONS = ("mean", "sum", "none")
 
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 """16 elements a thread."""
 
-
-def space() -> Space:
-    """Build the space of `row_axes`."""
-    return row_axes(DEFAULT)
+space = partial(row_axes, DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -131,13 +119,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     rows, cols = shape["rows"], shape["cols"]
     logits = torch.randn(rows, cols, device=device).to(torch_dtype(dtype))
     return {"logits": logits, "target": torch.randint(0, cols, (rows,), device=device)}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random logits and targets."""
-    given = inputs(shape, dtype, device)
-    arguments = _arguments(given["logits"], given["target"], IGNORED)
-    return Problem(kernel, arguments, row_grid, shape, "cross_entropy")
 
 
 def baseline(
@@ -151,7 +132,9 @@ def baseline(
     counted = target != ignore_index
     chosen = torch.log_softmax(wide, 1).gather(1, torch.where(counted, target, 0)[:, None])[:, 0]
     losses = torch.where(counted, -chosen, 0.0)
-    return _reduced(losses, counted, reduction)
+    if reduction == "none":
+        return losses
+    return losses.sum() / counted.sum() if reduction == "mean" else losses.sum()
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
@@ -161,13 +144,7 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
 
 
 def _backward(
-    grad: torch.Tensor,
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    lse: torch.Tensor,
-    count: torch.Tensor,
-    ignored: int,
-    reduction: str,
+    grad: Any, logits: Any, target: Any, lse: Any, count: Any, ignored: int, reduction: str
 ) -> tuple[torch.Tensor]:
     grad = grad / count if reduction == "mean" else grad
     return (cross_entropy_backward(grad.expand(target.shape), logits, target, lse, ignored),)
@@ -219,19 +196,17 @@ def cross_entropy(
     return result, (logits, target, lse, count, ignore_index, reduction)
 
 
-def _reduced(losses: torch.Tensor, kept: torch.Tensor, reduction: str) -> torch.Tensor:
-    if reduction == "none":
-        return losses
-    return losses.sum() / kept.sum() if reduction == "mean" else losses.sum()
-
-
-def _arguments(x: torch.Tensor, target: torch.Tensor, ignored: int) -> dict[str, Any]:
+def _arguments(
+    logits: torch.Tensor, target: torch.Tensor, ignored: int = IGNORED
+) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
-    loss, lse = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
-    tensors = {"x_ptr": x, "target_ptr": target, "loss_ptr": loss, "lse_ptr": lse}
-    return {**tensors, "ignored": ignored, **whole_row_sizes(x=x)}
+    size, device = len(logits), logits.device
+    loss, lse = (torch.empty(size, dtype=torch.float32, device=device) for _ in range(2))
+    tensors = {"x_ptr": logits, "target_ptr": target, "loss_ptr": loss, "lse_ptr": lse}
+    return {**tensors, "ignored": ignored, **whole_row_sizes(x=logits)}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
+problem = problems(kernel, "cross_entropy", inputs, _arguments, row_grid)
+_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)
 # Eight losses a thread, so that a few thousand rows are read at once.
 _total = asm_autotune(configs=[Config({"BLOCK": 8192}, num_warps=32)])(total)

@@ -22,8 +22,6 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
     FLOATS,
@@ -35,6 +33,8 @@ from asmtune.kernels._common import (
     store_columns,
     vouched,
 )
+from asmtune.kernels._rows import ROW_KEY
+from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
@@ -124,12 +124,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"grad": grad, "logits": logits, "target": target, "lse": lse}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random logits and targets."""
-    arguments = _arguments(**inputs(shape, dtype, device), ignored=IGNORED)
-    return Problem(kernel, arguments, _grid, shape, "cross_entropy_backward")
-
-
 def baseline(
     grad: torch.Tensor,
     logits: torch.Tensor,
@@ -142,12 +136,6 @@ def baseline(
     hit = torch.arange(logits.shape[1], device=logits.device)[None, :] == target[:, None]
     share = torch.exp(logits - lse[:, None]) - hit.to(lse.dtype)
     return torch.where(counted, share * grad[:, None], 0.0).to(logits.dtype)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the gradient in float64 from a problem's arguments."""
-    grad, x, lse = (arguments[name].double() for name in ("grad_ptr", "x_ptr", "lse_ptr"))
-    return baseline(grad, x, arguments["target_ptr"], lse, arguments["ignored"])
 
 
 @replay_calls
@@ -184,12 +172,15 @@ def cross_entropy_backward(
     saved = (as_rows(logits), target.contiguous(), lse.contiguous())
     arguments = _arguments(grad, *saved, ignored=ignore_index)
     _tuned[_grid](**arguments)
-    dx: torch.Tensor = arguments["dx_ptr"]
-    return dx
+    return arguments["dx_ptr"]
 
 
 def _arguments(
-    grad: torch.Tensor, logits: torch.Tensor, target: torch.Tensor, lse: torch.Tensor, ignored: int
+    grad: torch.Tensor,
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    lse: torch.Tensor,
+    ignored: int = IGNORED,
 ) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the result."""
     dx = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
@@ -198,4 +189,6 @@ def _arguments(
     return {**tensors, "dx_ptr": dx, **sizes, "ignored": ignored}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("rows"), "cols", "MULTIPLE"])(kernel)
+problem = problems(kernel, "cross_entropy_backward", inputs, _arguments, _grid)
+reference = exact(baseline, "grad_ptr", "x_ptr", "target_ptr", "lse_ptr", "ignored")
+_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)

@@ -16,6 +16,7 @@ would otherwise take longer than the memory.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,9 +26,15 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import FLOATS, check_tensors, dense, once_differentiable
+from asmtune.kernels._common import (
+    FLOATS,
+    check_tensors,
+    dense,
+    flat_grid,
+    flat_space,
+    once_differentiable,
+)
+from asmtune.kernels._spec import problems
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -60,36 +67,16 @@ DTYPES = FLOATS
 
 SHAPES = ({"n": 1_048_576}, {"n": 1 << 26}, {"n": 98_432}, {"n": 10_000_019})
 
-SEED, DROP = 123, 0.5
-
 DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
 """Eight elements a thread, two counters."""
 
-
-def space() -> Space:
-    """Build the space: elements a program, and warps."""
-    axes = {"BLOCK": (128, 256, 512, 1024, 2048, 4096), "num_warps": (1, 2, 4, 8, 16)}
-    return Space(axes, default=DEFAULT).where(
-        "a thread has 4 to 32 elements",
-        lambda BLOCK, num_warps: 4 <= BLOCK // (num_warps * 32) <= 32,
-    )
-
-
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
+space = partial(flat_space, DEFAULT, (128, 256, 512, 1024, 2048, 4096), 32)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `dropout` by name."""
+    """Make random arguments of `dropout` by name; half of the elements are dropped."""
     x = torch.randn(shape["n"], device=device).to(torch_dtype(dtype))
-    return {"x": x, "p": DROP, "seed": SEED}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on n random elements, half of which are dropped."""
-    x = inputs(shape, dtype, device)["x"]
-    arguments = _arguments(x, torch.empty_like(x), DROP, SEED)
-    return Problem(kernel, arguments, _grid, shape, "dropout")
+    return {"x": x, "p": 0.5, "seed": 123}
 
 
 def baseline(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
@@ -165,21 +152,24 @@ def dropout(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
 
 
 def _dropped(x: torch.Tensor, p: float, seed: int) -> torch.Tensor:
-    y, (x,) = dense(x)
     if _threshold(p) == 1 << 31:
-        return y.zero_()
+        return dense(x)[0].zero_()
+    arguments = _arguments(x, p, seed)
     if x.numel():
-        _tuned[_grid](**_arguments(x, y, p, seed))
-    return y
+        _tuned[flat_grid](**arguments)
+    return arguments["y_ptr"]
 
 
 def _threshold(p: float) -> int:
     return round(p * (1 << 31))
 
 
-def _arguments(x: torch.Tensor, y: torch.Tensor, p: float, seed: int) -> dict[str, Any]:
+def _arguments(x: torch.Tensor, p: float, seed: int) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result."""
+    y, (x,) = dense(x)
     tensors = {"x_ptr": x, "y_ptr": y, "n": x.numel()}
     return {**tensors, "seed": seed, "threshold": _threshold(p), "scale": 1.0 / (1.0 - p)}
 
 
+problem = problems(kernel, "dropout", inputs, _arguments, flat_grid)
 _tuned = asm_autotune(space=space, key=[pow2("n")])(kernel)

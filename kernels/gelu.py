@@ -13,6 +13,7 @@ takes 32, more than the memory leaves time for in halves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,10 +23,15 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import FLOATS, check_tensors, dense, forward_only
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels._common import (
+    FLOATS,
+    check_tensors,
+    dense,
+    flat_grid,
+    flat_space,
+    forward_only,
+)
+from asmtune.kernels._spec import problems, tuners
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -89,31 +95,13 @@ FORMS = ("none", "tanh")
 DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
 """Eight elements a thread."""
 
-
-def space() -> Space:
-    """Build the space: elements a program, and warps."""
-    axes = {"BLOCK": (256, 512, 1024, 2048, 4096, 8192), "num_warps": (1, 2, 4, 8, 16)}
-    return Space(axes, default=DEFAULT).where(
-        "a thread has 4 to 32 elements",
-        lambda BLOCK, num_warps: 4 <= BLOCK // (num_warps * 32) <= 32,
-    )
-
-
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
+space = partial(flat_space, DEFAULT, (256, 512, 1024, 2048, 4096, 8192), 32)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `gelu` by name."""
+    """Make random arguments of `gelu` by name; tanh: 1 for that form, 0 for erf."""
     x = torch.randn(shape["n"], device=device).to(torch_dtype(dtype))
     return {"x": x, "approximate": FORMS[shape["tanh"]]}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on n random elements; tanh: 1 for that form, 0 for erf."""
-    x = inputs(shape, dtype, device)["x"]
-    arguments = _arguments(x, torch.empty_like(x), FORMS[shape["tanh"]])
-    return Problem(kernel, arguments, _grid, shape, "gelu")
 
 
 def baseline(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
@@ -129,21 +117,15 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(arguments["x_ptr"].double(), FORMS[bool(arguments["TANH"])])
 
 
-def _by_torch(x_ptr: torch.Tensor, y_ptr: torch.Tensor, n: int, TANH: bool) -> None:  # noqa: ARG001
-    """Launch PyTorch's kernel with the arguments of this one."""
-    torch._C._nn.gelu(x_ptr, approximate=FORMS[TANH], out=y_ptr)
+def _launch_torch(x: torch.Tensor, y: torch.Tensor, n: int, TANH: bool) -> None:  # noqa: ARG001
+    torch._C._nn.gelu(x, approximate=FORMS[TANH], out=y)
 
 
-def _gelu_of_torch(
-    x: torch.Tensor,
-    approximate: str = "none",
-    *,
-    vendor: bool = True,  # noqa: ARG001
-) -> torch.Tensor:
+def _torch(x: torch.Tensor, approximate: str = "none", **_: bool) -> torch.Tensor:
     return torch.nn.functional.gelu(x, approximate=approximate)
 
 
-@replay_calls(alternatives={"torch": _gelu_of_torch})
+@replay_calls(alternatives={"torch": _torch})
 def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> torch.Tensor:
     """Compute GELU by the tuned kernel.
 
@@ -162,16 +144,18 @@ def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> 
     check_tensors("gelu", {"x": x}, DTYPES)
     if approximate not in FORMS:
         raise ValueError(f"gelu: approximate is {approximate!r}; it must be one of {FORMS}")
-    y, (x,) = dense(x)
+    arguments = _arguments(x, approximate)
     if x.numel():
-        (_tuned if vendor else _alone)[_grid](**_arguments(x, y, approximate))
-    return y
+        (_tuned if vendor else _alone)[flat_grid](**arguments)
+    return arguments["y_ptr"]
 
 
-def _arguments(x: torch.Tensor, y: torch.Tensor, form: str) -> dict[str, Any]:
-    return {"x_ptr": x, "y_ptr": y, "n": x.numel(), "TANH": form == "tanh"}
+def _arguments(x: torch.Tensor, approximate: str) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result."""
+    y, (x,) = dense(x)
+    return {"x_ptr": x, "y_ptr": y, "n": x.numel(), "TANH": approximate == "tanh"}
 
 
+problem = problems(kernel, "gelu", inputs, _arguments, flat_grid)
 _KEY = (pow2("n"), "TANH")
-_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
-_alone = asm_autotune(space=space, key=_KEY)(kernel)
+_alone, _tuned = tuners(kernel, space=space, key=_KEY, vendor={"torch": _launch_torch})

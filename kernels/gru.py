@@ -46,10 +46,25 @@ import triton.language as tl
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.problem import Problem
 from asmtune.kernels._common import vouched
-from asmtune.kernels._gru import cell, load_gates, places, product, split, warps_apart
+from asmtune.kernels._gru import (
+    DEFAULT,
+    arguments_of,
+    baseline,
+    cell,
+    check,
+    fits,
+    gates_of,
+    grid,
+    inputs,
+    load_gates,
+    places,
+    product,
+    recurrence,
+    space,
+    split,
+    warps_apart,
+)
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
-from asmtune.kernels._gru_host import baseline, check, gates_of, inputs, recurrence
-from asmtune.kernels._gru_space import DEFAULT, arguments_of, fits, grid, space
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
 from asmtune.kernels.gru_step import gru_step
 from asmtune.runtime.decorator import asm_autotune

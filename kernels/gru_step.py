@@ -25,13 +25,20 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
-from asmtune.kernels._gru import add_three, cell, load_gates
+from asmtune.kernels._gru import (
+    add_three,
+    baseline,
+    cell,
+    check,
+    gates_of,
+    inputs,
+    load_gates,
+    recurrence,
+)
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
-from asmtune.kernels._gru_host import baseline, check, gates_of, inputs, recurrence
+from asmtune.kernels._spec import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 __all__ = ["baseline", "gru_step", "inputs", "kernel", "problem", "reference", "space"]
@@ -136,26 +143,16 @@ def _grid(values: Mapping[str, Any]) -> tuple[int, int]:
     return programs, triton.cdiv(values["batch"], values["LANES"])
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of one step, from random inputs' parts of the gates; seq and input are unused.
-
-    Args:
-        shape: seq, batch, input and hidden.
-        dtype: one of DTYPES.
-        device: "cuda", or "meta" for tensors without memory.
-    """
-    given = inputs({**shape, "seq": 1, "input": 1}, dtype, device)
-    gates = torch.randn(shape["batch"], 3 * shape["hidden"], device=device).to(torch_dtype(dtype))
-    h0 = given["h0"]
-    tensors = (gates, h0, given["weight_hh"], given["bias_hh"], torch.empty_like(h0))
-    return Problem(kernel, _arguments(*tensors), _grid, shape, "gru_step")
+def _problem_arguments(h0: Any, weight_hh: Any, bias_hh: Any, **_: Any) -> dict[str, Any]:
+    gates = torch.randn(len(h0), len(bias_hh), device=h0.device).to(h0.dtype)
+    return _arguments(gates, h0, weight_hh, bias_hh, torch.empty_like(h0))
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """Compute the states after the step in float64 from a problem's arguments."""
     names = ("gates_ptr", "before_ptr", "weight_ptr", "bias_ptr")
-    gates, before, weight, bias = (arguments[name].double() for name in names)
-    return recurrence(gates[None], before, weight, bias)[0]
+    gates, *rest = doubled(arguments, *names)
+    return recurrence(gates[None], *rest)[0]
 
 
 def gru_step(
@@ -168,20 +165,7 @@ def gru_step(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute a GRU layer by the tuned kernel, with a launch for each step.
 
-    Args:
-        x: (seq, batch, input), of a dtype of DTYPES, on a GPU, any strides.
-        h0: (batch, hidden), of the same dtype, as are the others.
-        weight_ih: (3 hidden, input).
-        weight_hh: (3 hidden, hidden).
-        bias_ih: (3 hidden,).
-        bias_hh: (3 hidden,).
-
-    Returns:
-        The states (seq, batch, hidden), and the last of them, which shares their memory: clone it
-        before you write to it.
-
-    Raises:
-        ValueError: shapes, dtypes or devices differ.
+    Arguments, results and errors are those of `gru`.
     """
     given = {"x": x, "h0": h0, "weight_ih": weight_ih, "weight_hh": weight_hh}
     given |= {"bias_ih": bias_ih, "bias_hh": bias_hh}
@@ -213,3 +197,4 @@ def _arguments(
 
 
 _tuned = asm_autotune(space=space, key=["batch", "hidden"])(kernel)
+problem = problems(kernel, "gru_step", inputs, _problem_arguments, _grid)

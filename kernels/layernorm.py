@@ -15,6 +15,7 @@ Golub and LeVeque 1983; Triton's tutorial 05. Backward: `layernorm_backward`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,23 +23,10 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import (
-    FLOATS,
-    as_rows,
-    check_rows,
-    check_shape,
-    check_tensors,
-    load_columns,
-    store_columns,
-    vouched,
-)
-from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
-from asmtune.kernels.layernorm_backward import layernorm_backward
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels._common import FLOATS, load_columns, store_columns, vouched
+from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
+from asmtune.kernels._spec import doubled, draws, problems, tuners
+from asmtune.kernels.layernorm_backward import EPS, layernorm_backward
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -127,29 +115,11 @@ SHAPES = (
     {"rows": 512, "cols": 65536},
 )
 
-EPS = 1e-5
-
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 """16 elements a thread."""
 
-
-def space() -> Space:
-    """Build the space of `row_axes`."""
-    return row_axes(DEFAULT)
-
-
-def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `layernorm` by name."""
-    extents = {"x": (shape["rows"], shape["cols"]), "weight": (shape["cols"],)}
-    extents["bias"] = extents["weight"]
-    kind = torch_dtype(dtype)
-    return {name: torch.randn(size, device=device).to(kind) for name, size in extents.items()}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random matrix of rows x cols."""
-    arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
-    return Problem(kernel, arguments, row_grid, shape, "layernorm")
+space = partial(row_axes, DEFAULT)
+inputs = draws(x=("rows", "cols"), weight=("cols",), bias=("cols",))
 
 
 def baseline(
@@ -162,56 +132,30 @@ def baseline(
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Compute the result, mean and rstd in float64 from a problem's arguments."""
-    x, weight, bias = (arguments[name].double() for name in ("x_ptr", "weight_ptr", "bias_ptr"))
-    rstd = torch.rsqrt(x.var(-1, correction=0) + arguments["eps"])
-    return baseline(x, weight, bias, arguments["eps"]), x.mean(-1), rstd
+    given = doubled(arguments, "x_ptr", "weight_ptr", "bias_ptr", "eps")
+    x, eps = given[0], given[-1]
+    return baseline(*given), x.mean(-1), torch.rsqrt(x.var(-1, correction=0) + eps)
 
 
 @replay_calls
-def _backward(
-    grad: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    vendor: bool,
-) -> tuple[torch.Tensor, ...]:
-    dx, dweight, dbias = layernorm_backward(
-        as_rows(grad), as_rows(x), weight, mean, rstd, vendor=vendor
-    )
-    return dx.view(grad.shape), dweight, dbias
+def _backward(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, vendor: bool) -> Any:
+    return layernorm_backward(grad, x, weight, mean, rstd, vendor=vendor)
 
 
-def _by_torch(
-    x_ptr: torch.Tensor,
-    weight_ptr: torch.Tensor,
-    bias_ptr: torch.Tensor,
-    y_ptr: torch.Tensor,
-    mean_ptr: torch.Tensor,
-    rstd_ptr: torch.Tensor,
-    *numbers: Any,
+def _launch_torch(
+    x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *numbers: Any
 ) -> None:
     """Launch PyTorch's kernel with the arguments of this one."""
-    torch.ops.aten.native_layer_norm.out(
-        *(x_ptr, weight_ptr.shape, weight_ptr, bias_ptr, numbers[_EPS]),
-        out0=y_ptr,
-        out1=mean_ptr[:, None],
-        out2=rstd_ptr[:, None],
-    )
+    given = (x, weight.shape, weight, bias, numbers[_EPS])
+    results = {"out0": y, "out1": mean[:, None], "out2": rstd[:, None]}
+    torch.ops.aten.native_layer_norm.out(*given, **results)
 
 
-def _layer_norm_of_torch(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    eps: float = EPS,
-    *,
-    vendor: bool = True,  # noqa: ARG001
-) -> torch.Tensor:
+def _torch(x: Any, weight: Any, bias: Any, eps: float = EPS, **_: bool) -> torch.Tensor:
     return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
 
 
-@replay_calls(backward=_backward, alternatives={"torch": _layer_norm_of_torch})
+@replay_calls(backward=_backward, alternatives={"torch": _torch})
 def layernorm(
     x: torch.Tensor,
     weight: torch.Tensor,
@@ -235,30 +179,25 @@ def layernorm(
     Raises:
         ValueError: shapes, dtypes or devices differ, or rows are empty.
     """
-    check_tensors("layernorm", {"x": x, "weight": weight, "bias": bias}, DTYPES)
-    check_rows("layernorm", x)
-    check_shape("layernorm", "weight", weight, x.shape[-1:])
-    check_shape("layernorm", "bias", bias, x.shape[-1:])
-    weight = weight.contiguous()
-    arguments = _arguments(as_rows(x), weight, bias.contiguous(), eps)
+    arguments = _arguments(x, weight, bias, eps)
     if x.numel():
         (_tuned if vendor else _alone)[row_grid](**arguments)
-    saved = (x, weight, arguments["mean_ptr"], arguments["rstd_ptr"], vendor)
-    return arguments["y_ptr"].view(x.shape), saved
+    saved = (arguments[name] for name in ("weight_ptr", "mean_ptr", "rstd_ptr"))
+    return arguments["y_ptr"].view(x.shape), (x, *saved, vendor)
 
 
 def _arguments(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
 ) -> dict[str, Any]:
-    """Give the launch's arguments by name, with room for the results."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    mean, rstd = (torch.empty(len(x), dtype=torch.float32, device=x.device) for _ in range(2))
-    tensors = {"x_ptr": x, "weight_ptr": weight, "bias_ptr": bias, "y_ptr": y}
-    results = {"mean_ptr": mean, "rstd_ptr": rstd}
-    return {**tensors, **results, "eps": eps, **whole_row_sizes(x=x, y=y)}
+    """Check the arguments, and give the launch's by name, with room for the results."""
+    given = checked_rows("layernorm", x, weight=weight, bias=bias)
+    rows = given["x_ptr"]
+    y = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
+    mean, rstd = (torch.empty(len(rows), dtype=torch.float32, device=x.device) for _ in range(2))
+    results = {"y_ptr": y, "mean_ptr": mean, "rstd_ptr": rstd}
+    return {**given, **results, "eps": eps, **whole_row_sizes(x=rows, y=y)}
 
 
 _EPS = kernel.arg_names.index("eps") - 6
-_KEY = (pow2("rows"), "cols", "MULTIPLE")
-_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
-_alone = asm_autotune(space=space, key=_KEY)(kernel)
+problem = problems(kernel, "layernorm", inputs, _arguments, row_grid)
+_alone, _tuned = tuners(kernel, space=space, key=ROW_KEY, vendor={"torch": _launch_torch})

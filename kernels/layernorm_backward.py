@@ -6,7 +6,7 @@ and writes them once. A second kernel sums those parts, a tenth of the traffic o
 rows are thousands.
 The order of every sum is fixed, so that results repeat.
 
-Shapes: dy and x are (rows, cols), weight (cols,), mean and rstd (rows,), as `layernorm` keeps.
+Shapes: dy and x are (.., cols), weight (cols,), mean and rstd (rows,), as `layernorm` keeps.
 Dtypes: fp32, fp16, bf16, the same for dy, x and weight; mean and rstd fp32; computed in fp32.
 Layout: rows of dy and x at any stride, without gaps.
 Errors: ValueError where shapes, dtypes or devices differ.
@@ -15,8 +15,8 @@ Source: the derivative as in Triton's tutorial 05; the sums without its locks.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,22 +26,10 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import (
-    FLOATS,
-    as_rows,
-    check_shape,
-    check_tensors,
-    load_columns,
-    store_columns,
-    vouched,
-    walkers,
-)
-from asmtune.kernels._norm_vendor import Gradients, launched, of_layernorm
-from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels import _norm
+from asmtune.kernels._common import FLOATS, load_columns, store_columns, vouched
+from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.kernels._spec import problems
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -163,14 +151,7 @@ EPS = 1e-5
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096}, num_warps=8)
 """16 elements a thread, of each of five tiles."""
 
-
-def space() -> Space:
-    """Build the space of `walk_axes`: rows at once, the widest row held whole, and warps."""
-    return walk_axes(DEFAULT)
-
-
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    return (values["programs"],)
+space = partial(walk_axes, DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -182,18 +163,8 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"dy": dy, "x": x, "weight": weight, "mean": wide.mean(1), "rstd": rstd}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random matrices of rows x cols."""
-    arguments = _arguments(**inputs(shape, dtype, device))
-    return Problem(kernel, arguments, _grid, shape, "layernorm_backward")
-
-
 def baseline(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
     """Compute the kernel's result in PyTorch."""
     hat, g = (x - mean[:, None]) * rstd[:, None], dy * weight
@@ -201,37 +172,7 @@ def baseline(
     return (g - hat * both - alone) * rstd[:, None], (dy * hat).sum(0), dy.sum(0)
 
 
-def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the gradient of x and the parts in float64 from a problem's arguments."""
-    names = ("dy_ptr", "x_ptr", "weight_ptr", "mean_ptr", "rstd_ptr")
-    dy, x, weight, mean, rstd = (arguments[name].double() for name in names)
-    hat = (x - mean[:, None]) * rstd[:, None]
-    owner = torch.arange(x.shape[0], device=x.device) % arguments["programs"]
-    zeros = torch.zeros((arguments["programs"], x.shape[1]), dtype=x.dtype, device=x.device)
-    parts = torch.stack([zeros.index_add(0, owner, part) for part in (dy * hat, dy)])
-    return baseline(dy, x, weight, mean, rstd)[0], parts
-
-
-def _launch_torch(*values: Any) -> Gradients:
-    """Call PyTorch's function with the arguments of a launch."""
-    made = of_layernorm(*values[:5])
-    return Gradients(made, dict(zip(kernel.arg_names, values, strict=False)))
-
-
-def _torch(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-    *,
-    vendor: bool = True,  # noqa: ARG001
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Compute `layernorm_backward` by PyTorch."""
-    return of_layernorm(dy, x, weight, mean, rstd)
-
-
-@replay_calls(alternatives={"torch": _torch})
+@replay_calls(alternatives={"torch": _norm.of_layernorm})
 def layernorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
@@ -240,12 +181,12 @@ def layernorm_backward(
     rstd: torch.Tensor,
     *,
     vendor: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, ...]:
     """Compute the gradients of `layernorm` by the tuned kernel.
 
     Args:
-        dy: (rows, cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
-        x: (rows, cols), what was normalised, of the same dtype.
+        dy: (.., cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
+        x: of dy's shape and dtype, what was normalised.
         weight: (cols,), of the same dtype.
         mean: (rows,), in fp32.
         rstd: (rows,), in fp32.
@@ -257,47 +198,12 @@ def layernorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    what = "layernorm_backward"
-    check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
-    check_tensors(what, {"mean": mean, "rstd": rstd}, ("fp32",))
-    expected = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:])}
-    expected |= {"mean": (mean, x.shape[:1]), "rstd": (rstd, x.shape[:1])}
-    for name, (tensor, shape) in expected.items():
-        check_shape(what, name, tensor, shape)
-    if not x.numel():
-        return torch.empty_like(x), torch.zeros_like(weight), torch.zeros_like(weight)
-    rows = [as_rows(dy), as_rows(x)]
-    arguments = _arguments(*rows, *(t.contiguous() for t in (weight, mean, rstd)))
-    if vendor and not is_dynamo_compiling():
-        made = launched(_tuned[_grid], arguments, _launch_torch)
-        if made is not None:
-            return made  # type: ignore[no-any-return]
-    else:
-        _alone[_grid](**arguments)
-    dweight, dbias = sum_parts(arguments["parts_ptr"], weight.dtype)
-    return arguments["dx_ptr"], dweight, dbias
+    tuned = _tuned if vendor and not is_dynamo_compiling() else _alone
+    given = {"dy": dy, "x": x, "weight": weight}
+    saved = {"mean": mean, "rstd": rstd}
+    return _norm.differentiate("layernorm_backward", tuned, _norm.of_both, given, saved)
 
 
-def _arguments(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    mean: torch.Tensor,
-    rstd: torch.Tensor,
-) -> dict[str, Any]:
-    """Give the launch's arguments by name, with room for the results."""
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    programs = walkers(x)
-    parts = torch.empty((2, programs, x.shape[1]), dtype=torch.float32, device=x.device)
-    tensors = {"dy_ptr": dy, "x_ptr": x, "weight_ptr": weight, "mean_ptr": mean}
-    sizes = {"programs": programs, **whole_row_sizes(dy=dy, x=x, dx=dx)}
-    results = {"rstd_ptr": rstd, "dx_ptr": dx, "parts_ptr": parts}
-    return {**tensors, **results, **sizes}
-
-
-# Its programs walk the rows, so that its tiles would be held at the default's.
-_decorated = functools.partial(
-    asm_autotune, space=space, key=[pow2("rows"), "cols", "MULTIPLE"], search_held_tiles=True
-)
-_tuned = _decorated(alternatives={"torch": _launch_torch})(kernel)
-_alone = _decorated()(kernel)
+problem = problems(kernel, "layernorm_backward", inputs, _norm.of_both, _norm.grid)
+reference = partial(_norm.reference, baseline)
+_alone, _tuned = _norm.decorated(kernel, _norm.of_layernorm, space=space)

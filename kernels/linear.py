@@ -17,16 +17,15 @@ from typing import Any
 
 import torch
 
-from asmtune.core.problem import Problem
 from asmtune.kernels import matmul
 from asmtune.kernels._common import check_tensors
-from asmtune.kernels._gemm_host import by_gluon, grid, launch, product
-from asmtune.kernels._gemm_space import DEFAULT, space
-from asmtune.kernels._gemm_vendor import activate, as_tf32
+from asmtune.kernels._gemm import DEFAULT, space
+from asmtune.kernels._gemm_host import activate, as_tf32, by_gluon, grid, launch, product
+from asmtune.kernels._spec import problems
 from asmtune.kernels.matmul import (
+    KNOWN,
     OUTPUTS,
     kernel,
-    problem_of,
     random_matrices,
     reference,
 )
@@ -61,17 +60,12 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"x": x, "weight": weight, "bias": bias, "activation": "gelu"}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of one layer with random weights, a bias and GELU.
-
-    Args:
-        shape: batch (rows are batch * M), M, N and K.
-        dtype: dtype of x, the weights and the bias, one of DTYPES.
-        device: "cuda", or "meta" for tensors without memory.
-    """
-    given = inputs(shape, dtype, device)
-    operands = product("linear", given["x"], given["weight"].mT, given["bias"], given["activation"])
-    return problem_of(operands, shape, "linear")
+def _arguments(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, activation: str
+) -> dict[str, Any]:
+    """Give the arguments of a random problem's launch by name; rows are batch * M."""
+    operands = product("linear", x, weight.mT, bias, activation)
+    return operands.arguments(operands.result())
 
 
 def baseline(
@@ -84,24 +78,12 @@ def baseline(
     return activate(torch.nn.functional.linear(x, weight, bias), activation)
 
 
-def _cublas(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _cublas(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_: bool) -> Any:
     with as_tf32(x.dtype):
         return baseline(x, weight, bias, activation)
 
 
-def _gluon(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _gluon(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_: bool) -> Any:
     """Compute `linear` by the Gluon kernel for Hopper."""
     rows = x.reshape(-1, x.shape[-1])
     y = by_gluon(product("linear", rows, weight.mT, bias, activation))
@@ -144,10 +126,12 @@ def linear(
         raise ValueError(f"linear: x is {tuple(x.shape)}; it must have one element or more a row")
     rows = x.reshape(-1, x.shape[-1])
     operands = product("linear", rows, weight.mT, bias, activation, vendor=vendor)
-    tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
-    y = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
+    y = launch(
+        (_alone, _beside_gluon, _beside_vendor, _tuned), operands, grid, vendor=vendor, gluon=gluon
+    )
     return y[0].reshape(*x.shape[:-1], weight.shape[0])
 
 
+problem = problems(kernel, "linear", inputs, _arguments, grid, KNOWN)
 _tuned, _alone = matmul._tuned, matmul._alone
 _beside_gluon, _beside_vendor = matmul._beside_gluon, matmul._beside_vendor

@@ -18,7 +18,6 @@ Source: Triton's tutorials 03 and 09 (order of tiles, persistence); the split su
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,21 +27,29 @@ import triton.language as tl
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.kernels._gemm import finish_tile, known, operand_descriptors, summed, tile_origin
+from asmtune.kernels._gemm import (
+    DEFAULT,
+    finish_tile,
+    known,
+    operand_descriptors,
+    space,
+    summed,
+    tile_origin,
+)
 from asmtune.kernels._gemm_host import (
     DTYPES,
     Product,
+    activate,
+    as_tf32,
+    by_cublas,
     by_gluon,
     grid,
     launch,
     product,
     result_dtype,
 )
-from asmtune.kernels._gemm_space import DEFAULT, space
-from asmtune.kernels._gemm_vendor import activate, as_tf32, by_cublas
+from asmtune.kernels._spec import by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 __all__ = ["DEFAULT", "DTYPES", "kernel", "matmul", "space"]
@@ -166,31 +173,6 @@ def random_matrices(extents: tuple[int, ...], dtype: str, device: str) -> torch.
     return torch.randn(extents, device=device).to(torch_dtype(dtype))
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of one product of random matrices.
-
-    Args:
-        shape: batch, M, N and K.
-        dtype: dtype of A and B, one of DTYPES.
-        device: "cuda", or "meta" for tensors without memory.
-    """
-    with torch.no_grad():
-        return problem_of(
-            product("matmul", **inputs(shape, dtype, device), bias=None, activation="none"),
-            shape,
-            "matmul",
-        )
-
-
-def problem_of(operands: Product, shape: Mapping[str, int], name: str) -> Problem:
-    """Make the problem of a product; its shape holds the names that the space's constraints use."""
-    extents = (operands.a.shape[0], operands.a.shape[1], operands.b.shape[2])
-    c = torch.empty(extents, device=operands.a.device, dtype=result_dtype(operands.a.dtype))
-    arguments = operands.arguments(c)
-    known_too = {name: arguments[name] for name in ("MULTIPLE_STRIDES", "SMS", "SIZE")}
-    return Problem(kernel, arguments, grid, {**shape, **known_too}, name)
-
-
 def baseline(
     a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None, activation: str = "none"
 ) -> torch.Tensor:
@@ -207,30 +189,18 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return activate(c if bias is None else c + bias.double(), arguments["ACTIVATION"])
 
 
-def _cublas(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _cublas(a: Any, b: Any, bias: Any = None, activation: str = "none", **_: bool) -> torch.Tensor:
     """Compute `matmul` by cuBLAS."""
     if a.element_size() > 1:
         with as_tf32(a.dtype):
             c = a @ b
         return activate(c if bias is None else c + bias, activation)
-    c = torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=result_dtype(a.dtype))
-    by_cublas(a[None], b[None], bias, c[None], activation)
-    return c
+    operands = Product(a[None], b[None], bias, activation)
+    by_cublas(operands.a, operands.b, bias, c := operands.result(), activation)
+    return c[0]
 
 
-def _gluon(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    activation: str = "none",
-    **_: bool,
-) -> torch.Tensor:
+def _gluon(a: Any, b: Any, bias: Any = None, activation: str = "none", **_: bool) -> torch.Tensor:
     """Compute `matmul` by the Gluon kernel for Hopper."""
     c = by_gluon(product("matmul", a, b, bias, activation))
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
@@ -264,30 +234,37 @@ def matmul(
         ValueError: shapes, dtypes or devices do not fit, a gradient is asked for, or K is 0.
     """
     operands = product("matmul", a, b, bias, activation, vendor=vendor)
-    tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
-    c = launch(tuners, operands, grid, vendor=vendor, gluon=gluon)
+    c = launch(
+        (_alone, _beside_gluon, _beside_vendor, _tuned), operands, grid, vendor=vendor, gluon=gluon
+    )
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-def _launch_cublas(
-    a_ptr: torch.Tensor, b_ptr: torch.Tensor, bias_ptr: Any, c_ptr: torch.Tensor, *numbers: Any
-) -> None:
-    """Launch cuBLAS with the arguments of this kernel."""
-    by_cublas(a_ptr, b_ptr, bias_ptr, c_ptr, activation=numbers[_ACTIVATION])
-
-
-def _launch_gluon(*values: Any) -> None:
-    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
-    from asmtune.kernels import _hopper_gemm
-
-    _hopper_gemm.in_place_of_plain(*values)
-
-
-_ACTIVATION = kernel.arg_names.index("ACTIVATION") - 4
 _KEY = ("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION")
-_BY_VENDOR, _BY_GLUON = {"cublas": _launch_cublas}, {"gluon": _launch_gluon}
-_decorated = functools.partial(asm_autotune, space=space, key=_KEY, search_held_tiles=True)
-_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
-_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
-_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
-_alone = _decorated()(kernel)
+
+
+def _arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
+    """Give the arguments of a random problem's launch by name."""
+    operands = product("matmul", a, b, None, "none")
+    return operands.arguments(operands.result())
+
+
+def _made(given: dict[str, Any]) -> None:
+    """Launch cuBLAS with the arguments of this kernel by name."""
+    operands = (given[f"{name}_ptr"] for name in ("a", "b", "bias", "c"))
+    by_cublas(*operands, given["ACTIVATION"])
+
+
+KNOWN = ("MULTIPLE_STRIDES", "SMS", "SIZE")
+"""Arguments that the space's constraints name besides a shape's sizes."""
+
+problem = problems(kernel, "matmul", inputs, _arguments, grid, KNOWN)
+_launch_gluon = gluon_in_place(kernel, "_hopper_gemm")
+_alone, _beside_gluon, _beside_vendor, _tuned = tuners(
+    kernel,
+    vendor={"cublas": by_name(kernel, _made)},
+    gluon={"gluon": _launch_gluon},
+    space=space,
+    key=("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION"),
+    search_held_tiles=True,
+)

@@ -27,9 +27,9 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import check_tensors, multiple, vouched
+from asmtune.kernels._common import check_tensors, dense_rows, multiple, vouched
+from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -179,12 +179,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"x": torch.randint(-128, 128, sizes, device=device).to(torch_dtype(dtype))}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random image."""
-    x = inputs(shape, dtype, device)["x"]
-    return Problem(kernel, _arguments(x, _result(x)), _grid, shape, "resize")
-
-
 def baseline(x: torch.Tensor) -> torch.Tensor:
     """Compute the kernel's result in PyTorch; x may hold its whole numbers in any dtype."""
     across = _doubled(x.to(torch.int32), 2)
@@ -203,11 +197,6 @@ def _doubled(x: torch.Tensor, axis: int) -> torch.Tensor:
     return (a * (128 - fraction) + b * fraction) >> 7
 
 
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result from a problem's arguments."""
-    return baseline(arguments["x_ptr"])
-
-
 def resize(x: torch.Tensor) -> torch.Tensor:
     """Enlarge an image to twice its height and width by the tuned kernel.
 
@@ -223,19 +212,17 @@ def resize(x: torch.Tensor) -> torch.Tensor:
     check_tensors("resize", {"x": x}, DTYPES)
     if x.ndim != 3:
         raise ValueError(f"resize: x is {tuple(x.shape)}; it must be (channels, height, width)")
-    y = _result(x)
+    arguments = _arguments(x)
     if x.numel():
-        rows = x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
-        _tuned[_grid](**_arguments(rows, y))
-    return y
+        _tuned[_grid](**arguments)
+    return arguments["y_ptr"]
 
 
-def _result(x: torch.Tensor) -> torch.Tensor:
+def _arguments(x: torch.Tensor) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result."""
+    x = dense_rows(x)
     channels, height, width = x.shape
-    return torch.empty((channels, 2 * height, 2 * width), dtype=x.dtype, device=x.device)
-
-
-def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+    y = torch.empty((channels, 2 * height, 2 * width), dtype=x.dtype, device=x.device)
     sizes = dict(zip(("channels", "height", "width"), x.shape, strict=True))
     strides = {"stride_xc": x.stride(0), "stride_xh": x.stride(1)}
     # The address too: words lie at multiples of 4, and an inner part of an image need not.
@@ -243,4 +230,6 @@ def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
     return {"x_ptr": x, "y_ptr": y, **sizes, **strides, "MULTIPLE": vouched_for}
 
 
+problem = problems(kernel, "resize", inputs, _arguments, _grid)
+reference = exact(baseline, "x_ptr")
 _tuned = asm_autotune(space=space, key=["channels", pow2("height"), "width", "MULTIPLE"])(kernel)

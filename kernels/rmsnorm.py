@@ -13,6 +13,7 @@ Backward: `rmsnorm_backward`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,24 +21,11 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import (
-    FLOATS,
-    as_rows,
-    check_rows,
-    check_shape,
-    check_tensors,
-    columns_from,
-    load_columns,
-    store_columns,
-    vouched,
-)
-from asmtune.kernels._rows import row_axes, row_grid, whole_row_sizes
-from asmtune.kernels.rmsnorm_backward import rmsnorm_backward
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels._common import FLOATS, columns_from, load_columns, store_columns, vouched
+from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
+from asmtune.kernels._spec import doubled, draws, problems, tuners
+from asmtune.kernels.rmsnorm_backward import EPS, rmsnorm_backward
+from asmtune.kernels.rmsnorm_backward import SHAPES as SHAPES
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -94,35 +82,11 @@ OUTPUTS = ("y_ptr", "rstd_ptr")
 
 DTYPES = FLOATS
 
-SHAPES = (
-    {"rows": 8192, "cols": 4096},
-    {"rows": 32768, "cols": 768},
-    {"rows": 4096, "cols": 1000},
-    {"rows": 512, "cols": 65536},
-)
-
-EPS = 1e-6
-
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 """16 elements a thread."""
 
-
-def space() -> Space:
-    """Build the space of `row_axes`."""
-    return row_axes(DEFAULT)
-
-
-def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `rmsnorm` by name."""
-    kind = torch_dtype(dtype)
-    x = torch.randn(shape["rows"], shape["cols"], device=device).to(kind)
-    return {"x": x, "weight": torch.randn(shape["cols"], device=device).to(kind)}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random matrix of rows x cols."""
-    arguments = _arguments(**inputs(shape, dtype, device), eps=EPS)
-    return Problem(kernel, arguments, row_grid, shape, "rmsnorm")
+space = partial(row_axes, DEFAULT)
+inputs = draws(x=("rows", "cols"), weight=("cols",))
 
 
 def baseline(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.Tensor:
@@ -132,43 +96,27 @@ def baseline(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> torch.T
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     """Compute the result and rstd in float64 from a problem's arguments."""
-    x, weight = arguments["x_ptr"].double(), arguments["weight_ptr"].double()
-    rstd = torch.rsqrt(x.square().mean(-1) + arguments["eps"])
-    return baseline(x, weight, arguments["eps"]), rstd
+    x, weight, eps = doubled(arguments, "x_ptr", "weight_ptr", "eps")
+    return baseline(x, weight, eps), torch.rsqrt(x.square().mean(-1) + eps)
 
 
 @replay_calls
-def _backward(
-    grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor, vendor: bool
-) -> tuple[torch.Tensor, ...]:
-    dx, dweight = rmsnorm_backward(as_rows(grad), as_rows(x), weight, rstd, vendor=vendor)
-    return dx.view(grad.shape), dweight
+def _backward(grad: Any, x: Any, weight: Any, rstd: Any, vendor: bool) -> Any:
+    return rmsnorm_backward(grad, x, weight, rstd, vendor=vendor)
 
 
-def _by_torch(
-    x_ptr: torch.Tensor,
-    weight_ptr: torch.Tensor,
-    y_ptr: torch.Tensor,
-    rstd_ptr: torch.Tensor,
-    *numbers: Any,
-) -> None:
+def _launch_torch(x: Any, weight: Any, y: Any, rstd: Any, *numbers: Any) -> None:
     """Launch PyTorch's kernel with the arguments of this one."""
-    y, rstd = torch._fused_rms_norm(x_ptr, weight_ptr.shape, weight_ptr, numbers[_EPS])
-    y_ptr.copy_(y)
-    rstd_ptr.copy_(rstd.view(-1))
+    made = torch._fused_rms_norm(x, weight.shape, weight, numbers[_EPS])
+    y.copy_(made[0])
+    rstd.copy_(made[1].view(-1))
 
 
-def _rms_norm_of_torch(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    eps: float = EPS,
-    *,
-    vendor: bool = True,  # noqa: ARG001
-) -> torch.Tensor:
+def _torch(x: Any, weight: Any, eps: float = EPS, **_: bool) -> torch.Tensor:
     return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
 
 
-@replay_calls(backward=_backward, alternatives={"torch": _rms_norm_of_torch})
+@replay_calls(backward=_backward, alternatives={"torch": _torch})
 def rmsnorm(
     x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, vendor: bool = True
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
@@ -186,25 +134,23 @@ def rmsnorm(
     Raises:
         ValueError: shapes, dtypes or devices differ, or rows are empty.
     """
-    check_tensors("rmsnorm", {"x": x, "weight": weight}, DTYPES)
-    check_rows("rmsnorm", x)
-    check_shape("rmsnorm", "weight", weight, x.shape[-1:])
-    weight = weight.contiguous()
-    arguments = _arguments(as_rows(x), weight, eps)
+    arguments = _arguments(x, weight, eps)
     if x.numel():
         (_tuned if vendor else _alone)[row_grid](**arguments)
-    return arguments["y_ptr"].view(x.shape), (x, weight, arguments["rstd_ptr"], vendor)
+    saved = (x, arguments["weight_ptr"], arguments["rstd_ptr"], vendor)
+    return arguments["y_ptr"].view(x.shape), saved
 
 
-def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, Any]:
-    """Give the launch's arguments by name, with room for the results."""
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    rstd = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
-    tensors = {"x_ptr": x, "weight_ptr": weight, "y_ptr": y, "rstd_ptr": rstd}
-    return {**tensors, "eps": eps, **whole_row_sizes(x=x, y=y)}
+def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> dict[str, Any]:
+    """Check the arguments, and give the launch's by name, with room for the results."""
+    given = checked_rows("rmsnorm", x, weight=weight)
+    rows = given["x_ptr"]
+    y = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
+    rstd = torch.empty(len(rows), dtype=torch.float32, device=x.device)
+    results = {"y_ptr": y, "rstd_ptr": rstd}
+    return {**given, **results, "eps": eps, **whole_row_sizes(x=rows, y=y)}
 
 
 _EPS = kernel.arg_names.index("eps") - 4
-_KEY = (pow2("rows"), "cols", "MULTIPLE")
-_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
-_alone = asm_autotune(space=space, key=_KEY)(kernel)
+problem = problems(kernel, "rmsnorm", inputs, _arguments, row_grid)
+_alone, _tuned = tuners(kernel, space=space, key=ROW_KEY, vendor={"torch": _launch_torch})

@@ -4,7 +4,7 @@ As `layernorm_backward`: a few programs an SM walk the rows and keep their sums 
 weight's gradient, in registers where a row fits a block, in memory of their own where it
 does not. The order of every sum is fixed, so that results repeat.
 
-Shapes: dy and x are (rows, cols), weight is (cols,), rstd is (rows,), as `rmsnorm` keeps it.
+Shapes: dy and x are (.., cols), weight is (cols,), rstd is (rows,), as `rmsnorm` keeps it.
 Dtypes: fp32, fp16, bf16, the same for dy, x and weight; rstd fp32; computed in fp32.
 Layout: rows of dy and x at any stride, without gaps.
 Errors: ValueError where shapes, dtypes or devices differ.
@@ -13,8 +13,8 @@ Source: the derivative of Zhang and Sennrich's definition, arXiv:1910.07467.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,23 +24,10 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import (
-    FLOATS,
-    as_rows,
-    check_shape,
-    check_tensors,
-    columns_from,
-    load_columns,
-    store_columns,
-    vouched,
-    walkers,
-)
-from asmtune.kernels._norm_vendor import Gradients, launched, of_rmsnorm
-from asmtune.kernels._rows import load_tile, store_tile, sum_parts, walk_axes, whole_row_sizes
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels import _norm
+from asmtune.kernels._common import FLOATS, columns_from, load_columns, store_columns, vouched
+from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.kernels._spec import problems
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -146,14 +133,7 @@ EPS = 1e-6
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096}, num_warps=8)
 """16 elements a thread, of each of four tiles."""
 
-
-def space() -> Space:
-    """Build the space of `walk_axes`: rows at once, the widest row held whole, and warps."""
-    return walk_axes(DEFAULT)
-
-
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    return (values["programs"],)
+space = partial(walk_axes, DEFAULT)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -162,12 +142,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     dy, x = (torch.randn(rows, cols, device=device).to(kind) for _ in range(2))
     rstd = torch.rsqrt(x.float().square().mean(1) + EPS)
     return {"dy": dy, "x": x, "weight": torch.randn(cols, device=device).to(kind), "rstd": rstd}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on random matrices of rows x cols."""
-    arguments = _arguments(**inputs(shape, dtype, device))
-    return Problem(kernel, arguments, _grid, shape, "rmsnorm_backward")
 
 
 def baseline(
@@ -179,35 +153,7 @@ def baseline(
     return (g - hat * both) * rstd[:, None], (dy * hat).sum(0)
 
 
-def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the gradient of x and the parts in float64 from a problem's arguments."""
-    names = ("dy_ptr", "x_ptr", "weight_ptr", "rstd_ptr")
-    dy, x, weight, rstd = (arguments[name].double() for name in names)
-    owner = torch.arange(x.shape[0], device=x.device) % arguments["programs"]
-    parts = torch.zeros((arguments["programs"], x.shape[1]), dtype=x.dtype, device=x.device)
-    parts.index_add_(0, owner, dy * x * rstd[:, None])
-    return baseline(dy, x, weight, rstd)[0], parts
-
-
-def _launch_torch(*values: Any) -> Gradients:
-    """Call PyTorch's function with the arguments of a launch."""
-    made = of_rmsnorm(*values[:4])
-    return Gradients(made, dict(zip(kernel.arg_names, values, strict=False)))
-
-
-def _torch(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    rstd: torch.Tensor,
-    *,
-    vendor: bool = True,  # noqa: ARG001
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute `rmsnorm_backward` by PyTorch."""
-    return of_rmsnorm(dy, x, weight, rstd)
-
-
-@replay_calls(alternatives={"torch": _torch})
+@replay_calls(alternatives={"torch": _norm.of_rmsnorm})
 def rmsnorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
@@ -215,12 +161,12 @@ def rmsnorm_backward(
     rstd: torch.Tensor,
     *,
     vendor: bool = True,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, ...]:
     """Compute the gradients of `rmsnorm` by the tuned kernel.
 
     Args:
-        dy: (rows, cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
-        x: (rows, cols), what was normalised, of the same dtype.
+        dy: (.., cols), the gradient of the result, of a dtype of DTYPES, on a GPU.
+        x: of dy's shape and dtype, what was normalised.
         weight: (cols,), of the same dtype.
         rstd: (rows,), in fp32.
         vendor: call PyTorch's function where tuning has found it faster.
@@ -231,40 +177,11 @@ def rmsnorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    what = "rmsnorm_backward"
-    check_tensors(what, {"x": x, "dy": dy, "weight": weight}, DTYPES)
-    check_tensors(what, {"rstd": rstd}, ("fp32",))
-    expected = {"dy": (dy, x.shape), "weight": (weight, x.shape[-1:]), "rstd": (rstd, x.shape[:1])}
-    for name, (tensor, shape) in expected.items():
-        check_shape(what, name, tensor, shape)
-    if not x.numel():
-        return torch.empty_like(x), torch.zeros_like(weight)
-    arguments = _arguments(as_rows(dy), as_rows(x), weight.contiguous(), rstd.contiguous())
-    if vendor and not is_dynamo_compiling():
-        made = launched(_tuned[_grid], arguments, _launch_torch)
-        if made is not None:
-            return made  # type: ignore[no-any-return]
-    else:
-        _alone[_grid](**arguments)
-    (dweight,) = sum_parts(arguments["parts_ptr"][None], weight.dtype)
-    return arguments["dx_ptr"], dweight
+    tuned = _tuned if vendor and not is_dynamo_compiling() else _alone
+    given = {"dy": dy, "x": x, "weight": weight}
+    return _norm.differentiate("rmsnorm_backward", tuned, _norm.of_weight, given, {"rstd": rstd})
 
 
-def _arguments(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
-) -> dict[str, Any]:
-    """Give the launch's arguments by name, with room for the results."""
-    dx = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    programs = walkers(x)
-    parts = torch.empty((programs, x.shape[1]), dtype=torch.float32, device=x.device)
-    tensors = {"dy_ptr": dy, "x_ptr": x, "weight_ptr": weight, "rstd_ptr": rstd}
-    sizes = {"programs": programs, **whole_row_sizes(dy=dy, x=x, dx=dx)}
-    return {**tensors, "dx_ptr": dx, "parts_ptr": parts, **sizes}
-
-
-# Its programs walk the rows, so that its tiles would be held at the default's.
-_decorated = functools.partial(
-    asm_autotune, space=space, key=[pow2("rows"), "cols", "MULTIPLE"], search_held_tiles=True
-)
-_tuned = _decorated(alternatives={"torch": _launch_torch})(kernel)
-_alone = _decorated()(kernel)
+problem = problems(kernel, "rmsnorm_backward", inputs, _norm.of_weight, _norm.grid)
+reference = partial(_norm.reference, baseline)
+_alone, _tuned = _norm.decorated(kernel, _norm.of_rmsnorm, space=space)

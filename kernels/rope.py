@@ -25,7 +25,6 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
     FLOATS,
@@ -39,6 +38,7 @@ from asmtune.kernels._common import (
     store_columns,
     vouched,
 )
+from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = [
@@ -154,22 +154,11 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"x": x, "cos": angles.cos().to(kind), "sin": angles.sin().to(kind)}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random x of shape (seq, batch, heads, dim)."""
-    x, cos, sin = inputs(shape, dtype, device).values()
-    return Problem(kernel, _arguments(x, cos, sin, torch.empty_like(x)), _grid, shape, "rope")
-
-
 def baseline(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Compute the kernel's result in PyTorch."""
     cos, sin = (angles[:, None, None] for angles in (cos, sin))
     x1, x2 = x.chunk(2, -1)
     return torch.cat((x1 * cos - x2 * sin, x1 * sin + x2 * cos), -1)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64 from a problem's arguments."""
-    return baseline(*(arguments[name].double() for name in ("x_ptr", "cos_ptr", "sin_ptr")))
 
 
 class _Rope(torch.autograd.Function):
@@ -213,16 +202,17 @@ def rope(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
 
 
 def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    arguments = _arguments(x, cos, sin)
     if x.numel():
-        x = x if x.stride(3) == 1 else x.contiguous()
-        _tuned[_grid](**_arguments(x, as_rows(cos), as_rows(sin), y))
-    return y
+        _tuned[_grid](**arguments)
+    return arguments["y_ptr"]
 
 
-def _arguments(
-    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, y: torch.Tensor
-) -> dict[str, Any]:
+def _arguments(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result."""
+    x = x if x.stride(3) == 1 else x.contiguous()
+    cos, sin = as_rows(cos), as_rows(sin)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     tensors = {"x_ptr": x, "cos_ptr": cos, "sin_ptr": sin, "y_ptr": y}
     sizes = dict(zip(("seq", "batch", "heads", "dim"), x.shape, strict=True))
     strides = dict(zip(("stride_xs", "stride_xb", "stride_xh"), x.stride()[:3], strict=True))
@@ -231,6 +221,7 @@ def _arguments(
     return {**tensors, **sizes, **strides, **contract}
 
 
-_tuned = asm_autotune(space=space, key=[pow2("seq"), pow2("batch"), "heads", "dim", "MULTIPLE"])(
-    kernel
-)
+problem = problems(kernel, "rope", inputs, _arguments, _grid)
+reference = exact(baseline, "x_ptr", "cos_ptr", "sin_ptr")
+_KEY = (pow2("seq"), pow2("batch"), "heads", "dim", "MULTIPLE")
+_tuned = asm_autotune(space=space, key=_KEY)(kernel)

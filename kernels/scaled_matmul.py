@@ -18,7 +18,6 @@ Source: as of matmul; block scales after DeepSeek-V3, arXiv:2412.19437, 3.3.2, a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,19 +27,16 @@ import triton.language as tl
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels import _gemm_space
-from asmtune.kernels._common import are_apart, beside, forward_only
+from asmtune.kernels import _gemm
+from asmtune.kernels._common import are_apart, forward_only
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
-from asmtune.kernels._gemm import finish_tile, operand_descriptors, tile_origin
+from asmtune.kernels._gemm import DEFAULT, finish_tile, operand_descriptors, tile_origin
 from asmtune.kernels._gemm_host import grid, placed
-from asmtune.kernels._gemm_space import DEFAULT
-from asmtune.kernels._scaled import scaled_sum
-from asmtune.kernels._scaled_host import BLOCK, check_operands, extent_of_group, fits_hopper
+from asmtune.kernels._scaled import BLOCK, check_operands, extent_of_group, fits_hopper, scaled_sum
+from asmtune.kernels._spec import beside, by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 from asmtune.triton_api.launching import allocating
 
@@ -141,14 +137,14 @@ SHAPES = ({"M": 4096, "N": 4096, "K": 4096, "GROUP_A": 1, "GROUP_B": BLOCK, "GRO
 
 def space() -> Space:
     """Build the space of `matmul`, of blocks of K that lie in a group."""
-    return _gemm_space.space(_is_wide).where("a block of K lies in a group", _lies_in_a_group)
+    return _gemm.space(_is_wide).where("a block of K lies in a group", _lies_in_a_group)
 
 
 def _is_wide(BLOCK_M: int, BLOCK_N: int, BLOCK_K: int, SIZE: int, N: int, GROUP_K: int) -> bool:
     # No wide block lies in a group of 64, and the default's tile is too wide for few columns.
     columns, width = triton.next_power_of_2(N), DEFAULT.kwargs["BLOCK_N"]
     is_short = columns < width and 0 < GROUP_K <= BLOCK // 2
-    return is_short or _gemm_space.is_wide(BLOCK_M, BLOCK_N, BLOCK_K, SIZE)
+    return is_short or _gemm.is_wide(BLOCK_M, BLOCK_N, BLOCK_K, SIZE)
 
 
 def _lies_in_a_group(LOADS: str, BLOCK_K: int, GROUP_K: int) -> bool:
@@ -172,15 +168,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     padded = triton.cdiv(along, 4) * 4 if along > 1 else 1
     scale_b = torch.rand(across, padded, device=device).add(0.5)[:, :along].mT
     return {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "fast_accum": not along > 1}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of one product of random matrices."""
-    with torch.no_grad():
-        arguments = _arguments(**inputs(shape, dtype, device))
-    names = ("batch", "MULTIPLE_STRIDES", "SMS", "SIZE", "GROUP_A", "GROUP_B", "GROUP_K")
-    known_too = {name: arguments[name] for name in names}
-    return Problem(kernel, arguments, grid, {**shape, **known_too}, "scaled_matmul")
 
 
 def _spread(scale: torch.Tensor, rows: int, cols: int) -> torch.Tensor:
@@ -239,39 +226,22 @@ def by_torch(
     return torch._scaled_mm(a, b, scale_a, scale_b, **how)
 
 
-def _gluon(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    scale_a: torch.Tensor,
-    scale_b: torch.Tensor,
-    out_dtype: torch.dtype = torch.bfloat16,
-    bias: torch.Tensor | None = None,
-    fast_accum: bool = False,
-    **_: bool,
-) -> torch.Tensor:
+def _gluon(*given: Any, vendor: bool = True, gluon: bool = True, **named: Any) -> torch.Tensor:  # noqa: ARG001
     """Compute `scaled_matmul` by the Gluon kernel for Hopper."""
     from asmtune.kernels import _hopper_scaled
 
-    arguments = _arguments(a, b, scale_a, scale_b, out_dtype, bias, fast_accum)
-    _hopper_scaled.multiply(arguments)
+    arguments = _arguments(*given, **named)
+    _hopper_scaled.in_place_of_plain(arguments)
     c: torch.Tensor = arguments["c_ptr"]
     return c[0]
 
 
-def _launch_torch(*values: Any) -> None:
-    """Launch `torch._scaled_mm` with the arguments of this kernel."""
-    given = dict(zip(kernel.arg_names, values, strict=False))
+def _made(given: dict[str, Any]) -> None:
+    """Launch `torch._scaled_mm` with the arguments of this kernel by name."""
     a, b, scale_a, scale_b, bias = operands_of(given)
     c = given["c_ptr"][0]
     how = {"bias": bias, "out_dtype": c.dtype, "use_fast_accum": given["FAST"]}
     torch._scaled_mm(a, b, scale_a, scale_b, **how, out=c)
-
-
-def _launch_gluon(*values: Any) -> None:
-    """Launch the Gluon kernel for Hopper with the arguments of this kernel."""
-    from asmtune.kernels import _hopper_scaled
-
-    _hopper_scaled.in_place_of_plain(*values)
 
 
 def has_vendor(arguments: Mapping[str, Any]) -> bool:
@@ -337,10 +307,10 @@ def scaled_matmul(
     arguments = _arguments(a, b, scale_a, scale_b, out_dtype, bias, fast_accum)
     c: torch.Tensor = arguments["c_ptr"]
     if c.numel():
-        tuners = (_alone, _beside_gluon, _beside_vendor, _tuned)
+        choices = (_alone, _beside_gluon, _beside_vendor, _tuned)
         wanted = vendor and has_vendor(arguments), gluon and fits_hopper(arguments)
         with allocating():
-            beside(tuners, *wanted)[grid](**arguments)
+            beside(choices, *wanted)[grid](**arguments)
     return c[0]
 
 
@@ -382,13 +352,17 @@ def _arguments(
     return {**arguments, **scales, **strides, **groups, **formats}
 
 
-_KEY = (
-    *(pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES"),
-    *("GROUP_A", "GROUP_B", "GROUP_K", "FORMAT_A", "FORMAT_B", "FAST"),
+_KNOWN = ("batch", "MULTIPLE_STRIDES", "SMS", "SIZE", "GROUP_A", "GROUP_B", "GROUP_K")
+problem = problems(kernel, "scaled_matmul", inputs, _arguments, grid, _KNOWN)
+_launch_torch, _launch_gluon = by_name(kernel, _made), gluon_in_place(kernel, "_hopper_scaled")
+_alone, _beside_gluon, _beside_vendor, _tuned = tuners(
+    kernel,
+    vendor={"torch": _launch_torch},
+    gluon={"gluon": _launch_gluon},
+    space=space,
+    key=(
+        *(pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES"),
+        *("GROUP_A", "GROUP_B", "GROUP_K", "FORMAT_A", "FORMAT_B", "FAST"),
+    ),
+    search_held_tiles=True,
 )
-_decorated = functools.partial(asm_autotune, space=space, key=_KEY, search_held_tiles=True)
-_BY_VENDOR, _BY_GLUON = {"torch": _launch_torch}, {"gluon": _launch_gluon}
-_tuned = _decorated(alternatives={**_BY_VENDOR, **_BY_GLUON})(kernel)
-_beside_vendor = _decorated(alternatives=_BY_VENDOR)(kernel)
-_beside_gluon = _decorated(alternatives=_BY_GLUON)(kernel)
-_alone = _decorated()(kernel)

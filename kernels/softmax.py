@@ -14,7 +14,7 @@ Triton's tutorial 02.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,22 +22,16 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import (
-    FLOATS,
-    as_rows,
-    check_rows,
-    check_tensors,
-    forward_only,
-    load_columns,
-    store_columns,
-    vouched,
+from asmtune.kernels._common import FLOATS, forward_only, load_columns, store_columns, vouched
+from asmtune.kernels._rows import (
+    ROW_KEY,
+    checked_rows,
+    online_sum,
+    row_axes,
+    row_grid,
+    whole_row_sizes,
 )
-from asmtune.kernels._rows import online_sum, row_axes, row_grid, whole_row_sizes
-from asmtune.runtime.decorator import asm_autotune
+from asmtune.kernels._spec import draws, exact, problems, tuners
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -92,22 +86,8 @@ SHAPES = (
 DEFAULT = Config({"ROWS": 1, "BLOCK": 4096, "STAGES": 1}, num_warps=8)
 """16 elements a thread."""
 
-
-def space() -> Space:
-    """Build the space of `row_axes`."""
-    return row_axes(DEFAULT)
-
-
-def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `softmax` by name."""
-    x = torch.randn(shape["rows"], shape["cols"], device=device)
-    return {"x": x.to(torch_dtype(dtype))}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random matrix of rows x cols."""
-    x = inputs(shape, dtype, device)["x"]
-    return Problem(kernel, _arguments(x, torch.empty_like(x)), row_grid, shape, "softmax")
+space = partial(row_axes, DEFAULT)
+inputs = draws(x=("rows", "cols"))
 
 
 def baseline(x: torch.Tensor) -> torch.Tensor:
@@ -116,17 +96,11 @@ def baseline(x: torch.Tensor) -> torch.Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64 from a problem's arguments."""
-    return baseline(arguments["x_ptr"].double())
+def _launch_torch(x: torch.Tensor, y: torch.Tensor, *_: Any) -> None:
+    torch.softmax(x, -1, out=y)
 
 
-def _by_torch(x_ptr: torch.Tensor, y_ptr: torch.Tensor, *_: Any) -> None:
-    """Launch PyTorch's kernel with the arguments of this one."""
-    torch.softmax(x_ptr, -1, out=y_ptr)
-
-
-@replay_calls(alternatives={"torch": lambda x, *, vendor=True: torch.softmax(x, -1)})  # noqa: ARG005
+@replay_calls(alternatives={"torch": lambda x, **_: torch.softmax(x, -1)})
 def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
     """Compute softmax over the last axis by the tuned kernel.
 
@@ -141,19 +115,19 @@ def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
         ValueError: the dtype is not one of those, rows are empty, or a gradient is asked for.
     """
     forward_only("softmax", x)
-    check_tensors("softmax", {"x": x}, DTYPES)
-    check_rows("softmax", x)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    arguments = _arguments(x)
     if x.numel():
-        rows = as_rows(x)
-        (_tuned if vendor else _alone)[row_grid](**_arguments(rows, y.view(rows.shape)))
-    return y
+        (_tuned if vendor else _alone)[row_grid](**arguments)
+    return arguments["y_ptr"].view(x.shape)
 
 
-def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
-    return {"x_ptr": x, "y_ptr": y, **whole_row_sizes(x=x, y=y)}
+def _arguments(x: torch.Tensor) -> dict[str, Any]:
+    """Check x, and give the launch's arguments by name, with room for the result."""
+    rows = checked_rows("softmax", x)["x_ptr"]
+    y = torch.empty(rows.shape, dtype=x.dtype, device=x.device)
+    return {"x_ptr": rows, "y_ptr": y, **whole_row_sizes(x=rows, y=y)}
 
 
-_KEY = (pow2("rows"), "cols", "MULTIPLE")
-_tuned = asm_autotune(space=space, key=_KEY, alternatives={"torch": _by_torch})(kernel)
-_alone = asm_autotune(space=space, key=_KEY)(kernel)
+problem = problems(kernel, "softmax", inputs, _arguments, row_grid)
+reference = exact(baseline, "x_ptr")
+_alone, _tuned = tuners(kernel, space=space, key=ROW_KEY, vendor={"torch": _launch_torch})

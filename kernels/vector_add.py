@@ -10,7 +10,7 @@ loaded 16 bytes at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,11 +18,17 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-from asmtune.kernels._common import FLOATS, check_shape, check_tensors, dense, forward_only
+from asmtune.kernels._common import (
+    FLOATS,
+    check_shape,
+    check_tensors,
+    dense,
+    flat_grid,
+    flat_space,
+    forward_only,
+)
+from asmtune.kernels._spec import draws, exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -50,41 +56,13 @@ SHAPES = ({"n": 1 << 26}, {"n": 1 << 20}, {"n": 98_432}, {"n": 50_000_017})
 DEFAULT = Config({"BLOCK": 1024}, num_warps=4)
 """Eight elements a thread: two loads of 16 bytes in fp32, one in halves."""
 
-
-def space() -> Space:
-    """Build the space: elements a program, and warps."""
-    axes = {"BLOCK": (256, 512, 1024, 2048, 4096, 8192), "num_warps": (1, 2, 4, 8, 16)}
-    return Space(axes, default=DEFAULT).where(
-        "a thread has 4 to 64 elements",
-        lambda BLOCK, num_warps: 4 <= BLOCK // (num_warps * 32) <= 64,
-    )
-
-
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
-
-
-def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `vector_add` by name."""
-    x, y = (torch.randn(shape["n"], device=device).to(torch_dtype(dtype)) for _ in range(2))
-    return {"x": x, "y": y}
-
-
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of one sum of random vectors of n elements."""
-    given = inputs(shape, dtype, device)
-    arguments = _arguments(given["x"], given["y"], torch.empty_like(given["x"]))
-    return Problem(kernel, arguments, _grid, shape, "vector_add")
+space = partial(flat_space, DEFAULT, (256, 512, 1024, 2048, 4096, 8192), 64)
+inputs = draws(x=("n",), y=("n",))
 
 
 def baseline(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Compute the kernel's result in PyTorch."""
     return x + y
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the sum in float64 from a problem's arguments."""
-    return baseline(arguments["x_ptr"].double(), arguments["y_ptr"].double())
 
 
 def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -103,14 +81,18 @@ def vector_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     forward_only("vector_add", x, y)
     check_tensors("vector_add", {"x": x, "y": y}, DTYPES)
     check_shape("vector_add", "y", y, x.shape)
+    arguments = _arguments(x, y)
+    if x.numel():
+        _tuned[flat_grid](**arguments)
+    return arguments["out_ptr"]
+
+
+def _arguments(x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result."""
     out, (x, y) = dense(x, y)
-    if out.numel():
-        _tuned[_grid](**_arguments(x, y, out))
-    return out
-
-
-def _arguments(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> dict[str, Any]:
     return {"x_ptr": x, "y_ptr": y, "out_ptr": out, "n": x.numel()}
 
 
+problem = problems(kernel, "vector_add", inputs, _arguments, flat_grid)
+reference = exact(baseline, "x_ptr", "y_ptr")
 _tuned = asm_autotune(space=space, key=[pow2("n")])(kernel)

@@ -27,9 +27,16 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import as_rows, check_shape, check_tensors, multiple, vouched
+from asmtune.kernels._common import (
+    as_rows,
+    check_shape,
+    check_tensors,
+    dense_rows,
+    multiple,
+    vouched,
+)
+from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -149,12 +156,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     return {"x": x.to(torch_dtype(dtype)), "offset": offset}
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch on a random image."""
-    x, offset = inputs(shape, dtype, device).values()
-    return Problem(kernel, _arguments(x, offset, torch.empty_like(x)), _grid, shape, "warp")
-
-
 def baseline(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
     """Compute the kernel's result in PyTorch; both may hold their whole numbers in any dtype."""
     x, offset = x.to(torch.int32), offset.to(torch.int32)
@@ -169,11 +170,6 @@ def _read(x: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
     width = x.shape[2]
     at = column.clamp(0, width - 1).expand(x.shape)
     return torch.where((column >= 0) & (column < width), x.gather(2, at), 0)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result from a problem's arguments."""
-    return baseline(arguments["x_ptr"], arguments["offset_ptr"])
 
 
 def warp(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
@@ -196,14 +192,16 @@ def warp(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
     check_shape("warp", "offset", offset, x.shape[1:])
     if offset.device != x.device:
         raise ValueError(f"warp: offset is on {offset.device}, x on {x.device}; move one of them")
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    arguments = _arguments(x, offset)
     if x.numel():
-        rows = x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
-        _tuned[_grid](**_arguments(rows, as_rows(offset), y))
-    return y
+        _tuned[_grid](**arguments)
+    return arguments["y_ptr"]
 
 
-def _arguments(x: torch.Tensor, offset: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+def _arguments(x: torch.Tensor, offset: torch.Tensor) -> dict[str, Any]:
+    """Give the launch's arguments by name, with room for the result."""
+    x, offset = dense_rows(x), as_rows(offset)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     sizes = dict(zip(("channels", "height", "width"), x.shape, strict=True))
     strides = {"stride_xc": x.stride(0), "stride_xh": x.stride(1), "stride_o": offset.stride(0)}
     tensors = {"x_ptr": x, "offset_ptr": offset, "y_ptr": y}
@@ -213,4 +211,6 @@ def _arguments(x: torch.Tensor, offset: torch.Tensor, y: torch.Tensor) -> dict[s
     return {**tensors, **sizes, **strides, "MULTIPLE": vouched_for}
 
 
+problem = problems(kernel, "warp", inputs, _arguments, _grid)
+reference = exact(baseline, "x_ptr", "offset_ptr")
 _tuned = asm_autotune(space=space, key=["channels", pow2("height"), "width", "MULTIPLE"])(kernel)

@@ -21,7 +21,7 @@ from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.kernels import (
     _gemm_host,
     _hopper,
-    _scaled_host,
+    _scaled,
     attention,
     attention_backward,
 )
@@ -36,7 +36,7 @@ DEVICE = "NVIDIA H200"
 OURS = ("gluon", "apart")
 """Alternatives that launch kernels with configs of their own."""
 
-_ASK = (_gemm_host, _hopper, _scaled_host, attention, attention_backward)
+_ASK = (_gemm_host, _hopper, _scaled, attention, attention_backward)
 """Modules that ask if a device has the instructions of Hopper."""
 
 Identity = tuple[TuneKey, Provenance]

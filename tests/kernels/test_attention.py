@@ -13,8 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -25,6 +23,7 @@ from asmtune.kernels import attention, attention_backward_kv, attention_backward
 from asmtune.kernels._attention_host import Attending, mask_arguments, sizes
 from asmtune.kernels._attention_reference import attend, attend_by_heads
 from tests.kernels.accuracy import module_of
+from tests.kernels.made import artifact_of
 
 HEADS = {"B": 1, "H": 4, "KV": 4, "M": 1024, "N": 1024, "D": 64, "causal": 0}
 BACKWARD = ("attention_backward", "attention_backward_q", "attention_backward_kv")
@@ -34,11 +33,7 @@ FORWARD = {"BLOCK_M": 64, "BLOCK_N": 64}
 def made(name: str, config: Config, settings: Settings, target: Target, **sizes: int) -> Artifact:
     """Compile one config."""
     problem = load_kernel_module(name).problem({**HEADS, **sizes}, "fp16", "meta")
-    request = Lowering(problem, target, 60).request(config)
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact), artifact
-    return artifact
+    return artifact_of(problem, config, settings, target)
 
 
 def compiled(name: str, config: Config, settings: Settings, target: Target, **sizes: int) -> str:
@@ -101,10 +96,7 @@ def test_masks_spill_nothing(name: str, device: str, settings: Settings) -> None
         given = sizes(q, k, how.checked(name, q, k)) | mask_arguments(how, k, k)
         masked = replace(problem, arguments={**problem.arguments, **given})
         config = module_of(name).DEFAULT
-        request = Lowering(masked, load_target(device), 60).request(config)
-        assert isinstance(request, LowerRequest), request
-        artifact = compile_one(request, settings)
-        assert isinstance(artifact, Artifact), artifact
+        artifact = artifact_of(masked, config, settings, device)
         # The added mask is 16 values a thread more, which is a few too many for an A100's code.
         assert read_cubin(artifact.cubin).spill_words <= (64 if device == "A100" else 0)
 

@@ -11,14 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import conv2d
 from asmtune.kernels._conv2d_host import gradient_arguments
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
+from tests.kernels.made import artifact_of
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
 
@@ -35,11 +33,7 @@ def compiled(settings: Settings, target: Target) -> Any:
     def compile_at(shape: dict[str, int], dtype: str = "bf16", **changed: int) -> Any:
         problem = conv2d.problem(shape, dtype, "meta")
         config = Config({**TILE, **changed}, num_warps=4, num_stages=3)
-        request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, LowerRequest), request
-        artifact = compile_one(request, settings)
-        assert isinstance(artifact, Artifact), artifact
-        return artifact.outputs
+        return artifact_of(problem, config, settings, target).outputs
 
     return compile_at
 

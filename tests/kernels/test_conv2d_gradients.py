@@ -9,16 +9,12 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.compile.workers import Workers
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.progress import ProgressListener
-from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
     _conv2d_bias,
@@ -27,12 +23,12 @@ from asmtune.kernels import (
     _conv2d_weight,
     conv2d,
 )
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from asmtune.measure.checks.effects import Effects
 from asmtune.predict.prune.front import Front
-from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.tolerances import excess
+from tests.kernels.made import artifact_of, noted_launches
 from tests.kernels.test_conv2d import copies
 
 LAST = torch.channels_last
@@ -111,10 +107,7 @@ def test_kernels_compile(of: str, way: dict[str, Any], device: str, settings: Se
     weight = torch.empty(256, 256 // given["groups"], 3, 3, dtype=torch.float16, device="meta")
     given["weight"] = weight.contiguous(memory_format=LAST)
     problem = problem_of(of, given)
-    request = Lowering(problem, load_target(device), 60).request(SHARED[of])
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(problem, SHARED[of], settings, device)
     ptx = artifact.outputs["ptx"]
     if of == "dbias":
         assert "ld.global.v4.b32" in ptx
@@ -201,13 +194,7 @@ def test_gradients_choose_as_the_forward_pass(
     channels: int, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each gradient is one launch beside the vendor's; `vendor=False` holds backward too."""
-    launches: list[set[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        names = set(tuner.options.choices.get("alternatives") or {})
-        return lambda **_: launches.append(names)
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    launches = noted_launches(monkeypatch)
     monkeypatch.setattr(_conv2d_host, "_framed", lambda x, size, _: x.new_zeros(x.shape[0], *size))
     x, weight, bias = torch.randn(2, channels, 5, 5), torch.randn(4, channels, 3, 3), torch.randn(4)
     leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]

@@ -29,7 +29,7 @@ from asmtune.kernels import (
 from asmtune.kernels._attention_host import laid
 from asmtune.kernels._common import check_tensors
 from asmtune.kernels._gemm_host import MOST_BATCH, product
-from asmtune.kernels._gru_host import gates_of
+from asmtune.kernels._gru import gates_of
 from asmtune.triton_api.interpreter import exact_floats
 from tests.interpreter import Interpreter
 

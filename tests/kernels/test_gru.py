@@ -9,18 +9,16 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _gru_backward, _gru_backward_walk, _gru_space, gru
-from asmtune.kernels._gru_space import fits, grid
+from asmtune.kernels import _gru, _gru_backward, _gru_backward_walk, gru
+from asmtune.kernels._gru import fits, grid
 from asmtune.runtime.checks import launch_options
 from tests.interpreter import Interpreter
+from tests.kernels.made import artifact_of
 
 SHAPE = {"seq": 64, "batch": 16, "input": 64, "hidden": 256}
 
@@ -32,11 +30,7 @@ def config(**axes: int) -> Config:
 def compiled(lanes: int, dtype: str, settings: Settings, target: Target) -> Artifact:
     problem = gru.problem(SHAPE, dtype, "meta")
     split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
-    request = Lowering(problem, target, 60).request(config(LANES=lanes, **split))
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact), artifact
-    return artifact
+    return artifact_of(problem, config(LANES=lanes, **split), settings, target)
 
 
 @pytest.mark.slow
@@ -93,10 +87,7 @@ def test_backward_compiles(device: str, settings: Settings) -> None:
     for fn in (_gru_backward.kernel, _gru_backward.factors, _gru_backward.gates):
         own = {name: given[name] for name in fn.arg_names if name in given}
         problem = Problem(fn, own, lambda _: (16,), {}, fn.__name__)
-        request = Lowering(problem, load_target(device), 60).request(Config({"BLOCK": 256}))
-        assert isinstance(request, LowerRequest), request
-        artifact = compile_one(request, settings)
-        assert isinstance(artifact, Artifact), artifact
+        artifact = artifact_of(problem, Config({"BLOCK": 256}), settings, device)
         assert read_cubin(artifact.cubin).spill_words == 0
 
 
@@ -107,10 +98,7 @@ def test_factors_are_not_waited_for(
     """Factors are loaded a step ahead, the weights stay in registers, and nothing spills."""
     problem = _gru_backward_walk.problem(SHAPE, "fp16", "meta")
     split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
-    request = Lowering(problem, target, 60).request(config(LANES=lanes, **split))
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(problem, config(LANES=lanes, **split), settings, target)
     assert read_cubin(artifact.cubin).spill_words == 0
     assert artifact.outputs["ptx"].count("ld.relaxed.gpu.global.b64") == words
     parts = artifact.outputs["ttgir"].split("scf.while")
@@ -153,7 +141,7 @@ def test_few_processors_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer whose programs a GPU cannot run at once is run a launch a step."""
     states = torch.empty(3, 1024, dtype=torch.half, device="meta")
     assert fits(states)
-    monkeypatch.setattr(_gru_space, "processors", lambda _: 58)
+    monkeypatch.setattr(_gru, "processors", lambda _: 58)
     assert not fits(states)
     assert fits(states[:, :512])
 
@@ -161,7 +149,7 @@ def test_few_processors_take_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sms", [20, 64, 108, 132])
 def test_configs_run_at_once(monkeypatch: pytest.MonkeyPatch, sms: int) -> None:
     """A space has no config of more programs than the GPU has multiprocessors."""
-    monkeypatch.setattr(_gru_space, "processors", lambda _: sms)
+    monkeypatch.setattr(_gru, "processors", lambda _: sms)
     for module in (gru, _gru_backward_walk):
         given = module.problem({**SHAPE, "hidden": 512, "batch": 1}, "fp16", "meta").arguments
         units = [one.kwargs["UNITS"] for one in module.space().configs(**given)]

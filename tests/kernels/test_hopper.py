@@ -19,16 +19,13 @@ from triton.experimental.gluon import language as gl
 from asmtune.base.settings import Settings
 from asmtune.compile.disassembly import disassemble
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
     _hopper_attention,
     _hopper_attention_backward,
-    _hopper_attention_order,
     _hopper_attention_walk,
     _hopper_gemm,
     _hopper_gemm_walk,
@@ -44,7 +41,8 @@ from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
 from tests.kernels.gluon_values import Int, tile
 from tests.kernels.hopper_runs import attend, differentiate, gelu, multiply, product
-from tests.kernels.interleavings import Interleavings
+from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
+from tests.kernels.made import artifact_of
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
 TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2, "SPLIT_K": 1}
@@ -207,8 +205,8 @@ def test_evenness_is_that_of_the_kernel(
             for turn in range(function(_hopper_attention_walk.rounds)(Int(blocks * heads)))
         ]
         work.append(sum(int(item[2]) + 1 for item in items))
-    share = _hopper_attention_order.least_share(
-        _hopper_attention_order.dealt(lengths, heads, together), 4
+    share = _hopper_attention_walk.least_share(
+        _hopper_attention_walk.dealt(lengths, heads, together), 4
     )
     assert share == sum(work) / 4 / max(work)
 
@@ -222,15 +220,15 @@ def test_heads_dealt_at_once_are_all_or_stay_in_l2(
 ) -> None:
     """Whole groups are dealt at once; more than fit in L2 are where fewer are less even."""
     heads, in_l2 = heads * group, in_l2 * group
-    chosen = _hopper_attention_order.heads_together(heads, group, (M, M), rows, in_l2, 132)
+    chosen = _hopper_attention_walk.heads_together(heads, group, (M, M), rows, in_l2, 132)
     assert chosen in (heads, in_l2) or chosen % group == 0
     assert 1 <= chosen <= heads
     blocks = -(-M // rows)
     if blocks * heads <= 64 * 132:
         lengths = -(-np.minimum(rows * np.arange(blocks, 0, -1), M) // 128) + 1
         shares = {
-            count: _hopper_attention_order.least_share(
-                _hopper_attention_order.dealt(lengths, heads, count), 132
+            count: _hopper_attention_walk.least_share(
+                _hopper_attention_walk.dealt(lengths, heads, count), 132
             )
             for count in (chosen, group, heads)
         }
@@ -242,7 +240,7 @@ def test_backward_deals_more_heads_than_fit_in_l2_where_it_is_more_even(
     shares: int, M: int, in_l2: int
 ) -> None:
     """All or a power of 2 of the key heads begin at once; of many those that fit in L2."""
-    chosen = _hopper_attention_order.shares_together(shares, (M, M), in_l2, 132)
+    chosen = _hopper_attention_walk.shares_together(shares, (M, M), in_l2, 132)
     many = -(-M // 128) * shares > 32 * 132
     assert (
         chosen == min(in_l2, shares) if many else chosen in (shares, 1 << chosen.bit_length() - 1)
@@ -279,22 +277,7 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 )
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
-    machine = small_runs()[name]()
-    whole = [list(agent.steps) for agent in machine.agents]
-    used = {
-        (who, step[0], step[1])
-        for who, steps in enumerate(whole)
-        for step in steps
-        if step[0] in ("wait", "arrive")
-    }
-    for who, kind, slot in sorted(used):
-        left = [step for step in whole[who] if step[:2] != (kind, slot)]
-        for agent, steps in zip(machine.agents, whole, strict=True):
-            agent.steps = steps
-        machine.agents[who].steps = left
-        # The last arrivals at some barriers have nobody who waits for them.
-        with pytest.raises(MachineError):
-            Interleavings(machine).explore()
+    assert steps_that_are_not_needed(small_runs()[name]()) == []
 
 
 def test_what_products_read_is_fenced() -> None:
@@ -330,11 +313,7 @@ def compiled(module: ModuleType, shape: dict[str, int], config: Config, work: Se
 
 def machine_code(problem: Problem, config: Config, work: Settings, stack: int = 0) -> str:
     """Compile for an H200, with so many bytes of a stack at most; return the machine code."""
-    lowering = Lowering(problem, load_target("H200"), 60)
-    request = lowering.request(config)
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, work)
-    assert isinstance(artifact, Artifact), artifact
+    artifact = artifact_of(problem, config, work, "H200")
     assert artifact.shared_bytes <= 227 << 10
     assert read_cubin(artifact.cubin).stack_bytes <= stack
     code = disassemble(artifact.cubin)
@@ -378,17 +357,7 @@ def tiles_of(BLOCK_M: int, BLOCK_N: int, **more: Any) -> Config:
         (tiles_of(192, 192), 6, {128, 64}),
         (tiles_of(256, 192), 5, {128, 64}),
     ],
-    ids=[
-        "wide",
-        "in turn",
-        "192",
-        "192 in turn",
-        "256 x 160",
-        "96",
-        "split",
-        "192 x 192",
-        "256 x 192",
-    ],
+    ids=str,
 )
 def test_products_stay_in_flight(
     config: Config, loads: int, widths: set[int], settings: Settings
@@ -517,9 +486,7 @@ def test_racecheck_is_silenced_at_tritons_bytes_alone(name: str, settings: Setti
     barrier = r"BAR\.SYNC\.DEFER_BLOCKING 0x1\b(?!,)"
     reads = [step for step in steps if re.search(rf"{barrier}.* > LDS\.U8 ", step)]
     writes = [step for step in steps if re.search(rf" > STS[. ].* < .*{barrier}", step)]
-    assert len(reads) == 1
-    assert len(writes) >= 2
-    assert len(reads) + len(writes) == len(steps), steps
+    assert (len(reads), len(writes) >= 2, len(steps)) == (1, True, len(reads) + len(writes)), steps
 
 
 RACES = """========= COMPUTE-SANITIZER
@@ -590,4 +557,4 @@ def test_arguments_of_the_plain_kernels_are_taken() -> None:
         ({"ahead": 3}, "ahead"),
     ):
         with pytest.raises(ValueError, match=f"{named} is not what this kernel computes"):
-            _hopper_attention.in_place_of_plain(*{**plain, **changed}.values())
+            _hopper_attention.in_place_of_plain({**plain, **changed})

@@ -12,11 +12,11 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.kernels import _hopper_scaled, _scaled_host, scaled_matmul
-from asmtune.runtime.autotuner import AsmAutotuner
-from tests.kernels.gluon_machine import Machine, MachineError
+from asmtune.kernels import _hopper_scaled, _scaled, scaled_matmul
+from tests.kernels.gluon_machine import Machine
 from tests.kernels.hopper_runs import multiply_scaled
-from tests.kernels.interleavings import Interleavings
+from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
+from tests.kernels.made import noted_launches
 from tests.kernels.test_hopper import machine_code
 
 Groups = tuple[int, int, int]
@@ -28,7 +28,7 @@ OTHERS = [((128, 128, 128), False), ((1, 1, 128), False), ((128, 0, 0), True), (
 
 def shape_of(groups: Groups, M: int = 4096) -> dict[str, int]:
     """Name a shape's extents and groups."""
-    return {"M": M, "N": 4096, "K": 4096, **dict(zip(_scaled_host.EXTENTS, groups, strict=True))}
+    return {"M": M, "N": 4096, "K": 4096, **dict(zip(_scaled.EXTENTS, groups, strict=True))}
 
 
 def configs(groups: Groups, fast: bool, size: int = 2) -> list[Config]:
@@ -75,20 +75,7 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 @pytest.mark.parametrize("name", ["together", "in turn"])
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
-    machine = small_runs()[name]()
-    whole = [list(agent.steps) for agent in machine.agents]
-    used = {
-        (who, step[0], step[1])
-        for who, steps in enumerate(whole)
-        for step in steps
-        if step[0] in ("wait", "arrive")
-    }
-    for who, kind, slot in sorted(used):
-        for agent, steps in zip(machine.agents, whole, strict=True):
-            agent.steps = steps
-        machine.agents[who].steps = [step for step in whole[who] if step[:2] != (kind, slot)]
-        with pytest.raises(MachineError):
-            Interleavings(machine).explore()
+    assert steps_that_are_not_needed(small_runs()[name]()) == []
 
 
 @pytest.mark.slow(seconds=15)
@@ -185,7 +172,7 @@ def test_pairs_of_formats_and_dtypes_of_results(a: str, b: str, settings: Settin
 
 def launch(**changed: Any) -> dict[str, Any]:
     """Return the arguments of a launch of the plain kernel, of which some are other ones."""
-    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled_host.EXTENTS, 0)}
+    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled.EXTENTS, 0)}
     return {**scaled_matmul.problem(shape, "fp8e4nv", "cpu").arguments, **changed}
 
 
@@ -202,7 +189,7 @@ def test_others_are_refused_in_one_line(changed: dict[str, Any], message: str) -
     """Groups, layouts and devices that the kernel does not take are named, however it is called."""
     given = launch(**changed)
     with pytest.raises(ValueError, match=message):
-        _hopper_scaled.multiply(given)
+        _hopper_scaled.in_place_of_plain(given)
     values = [given.get(name) for name in scaled_matmul.kernel.arg_names]
     with pytest.raises(ValueError, match=message):
         scaled_matmul._launch_gluon(*values)
@@ -225,9 +212,9 @@ def test_it_is_asked_for_what_it_takes(
     changed: dict[str, Any], fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Groups of its extents and rows that the copy engine addresses, on a Hopper alone."""
-    assert not _scaled_host.fits_hopper(launch(**changed))
-    monkeypatch.setattr(_scaled_host, "is_hopper", lambda _: True)
-    assert _scaled_host.fits_hopper(launch(**changed)) is fits
+    assert not _scaled.fits_hopper(launch(**changed))
+    monkeypatch.setattr(_scaled, "is_hopper", lambda _: True)
+    assert _scaled.fits_hopper(launch(**changed)) is fits
 
 
 @pytest.mark.parametrize("vendor", [False, True])
@@ -236,16 +223,10 @@ def test_arguments_choose_the_alternatives(
     gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`vendor=False` leaves `torch._scaled_mm` out, `gluon=False` the kernel for Hopper."""
-    monkeypatch.setattr(_scaled_host, "is_hopper", lambda _: True)
+    monkeypatch.setattr(_scaled, "is_hopper", lambda _: True)
     monkeypatch.setattr(scaled_matmul, "_capability", lambda _: (9, 0))
-    launches: list[frozenset[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        alternatives = tuner.options.choices.get("alternatives", {})
-        return lambda **_: launches.append(frozenset(alternatives))
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
-    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled_host.EXTENTS, 0)}
+    launches = noted_launches(monkeypatch)
+    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled.EXTENTS, 0)}
     given = scaled_matmul.inputs(shape, "fp8e4nv", "cpu")
     scaled_matmul.scaled_matmul.prepared.ordinary(**given, vendor=vendor, gluon=gluon)
     assert launches == [frozenset(["gluon"] * gluon + ["torch"] * vendor)]

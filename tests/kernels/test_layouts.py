@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.artifacts import Artifact
+from tests.kernels.made import artifact_of
 
 Compile = Callable[[str, Mapping[str, int], str, Config], Artifact]
 
@@ -29,11 +28,7 @@ def compiled(settings: Settings, target: Target) -> Compile:
 
     def compile_at(name: str, shape: Mapping[str, int], dtype: str, config: Config) -> Artifact:
         problem = load_kernel_module(name).problem(shape, dtype, "meta")
-        request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, LowerRequest), request
-        artifact = compile_one(request, settings)
-        assert isinstance(artifact, Artifact), artifact
-        return artifact
+        return artifact_of(problem, config, settings, target)
 
     return compile_at
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import linear, matmul
-from asmtune.kernels._gemm_host import Product, product
-from asmtune.kernels._gemm_vendor import as_tf32, by_cublas
+from asmtune.kernels import linear, matmul, tiled_matmul
+from asmtune.kernels._gemm_host import Product, as_tf32, by_cublas, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
 from tests.kernels.interpreted_matmul import CASES, UNALIGNED
+from tests.kernels.made import artifact_of
 from tests.launch_kernels import WITH_TENSOR_CORES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,15 +40,10 @@ def test_every_variant_computes_the_same(dtype: str, layout: str, interpreter: I
 
 def contract(a: torch.Tensor, b: torch.Tensor) -> tuple[str, int, int, int]:
     """Layout, and the bytes that divide extents and strides, strides, and rows of C."""
-    with torch.no_grad():
-        made = product("matmul", a, b, None, "none")
-    given = made.arguments(torch.empty((*made.a.shape[:2], made.b.shape[2]), dtype=a.dtype))
-    return (
-        given["LAYOUT"],
-        given["MULTIPLE"],
-        given["MULTIPLE_STRIDES"],
-        given["MULTIPLE_C"],
-    )
+    operands = made(a, b)
+    given = operands.arguments(operands.result())
+    names = ("LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "MULTIPLE_C")
+    return tuple(given[name] for name in names)  # type: ignore[return-value]
 
 
 def halves(*extents: int) -> torch.Tensor:
@@ -116,11 +110,7 @@ def artifact(settings: Settings, target: Target, shape: dict[str, int], **values
     """The kernel compiled for a shape, without a GPU."""
     problem = matmul.problem(shape, "fp16", "meta")
     plain = {"LOADS": "pointers", "PERSISTENT": False, "SPLIT_K": 1, **TILE}
-    request = Lowering(problem, target, 60).request(Config({**plain, **values}, num_warps=8))
-    assert isinstance(request, LowerRequest), request
-    found = compile_one(request, settings)
-    assert isinstance(found, Artifact), found
-    return found
+    return artifact_of(problem, Config({**plain, **values}, num_warps=8), settings, target)
 
 
 def test_rows_that_are_no_multiple_of_16_are_loaded_in_vectors(
@@ -168,12 +158,14 @@ def test_space_asks_for_the_contract() -> None:
     assert loads == {"pointers"}
 
 
-@pytest.mark.parametrize("name", WITH_TENSOR_CORES)
-def test_default_fits_every_target(name: str) -> None:
+@pytest.mark.parametrize("module", [matmul, tiled_matmul], ids=["matmul", "tiled_matmul"])
+def test_default_fits_every_target(module: ModuleType) -> None:
     """The default's tiles, at the widest dtype and in all stages, fit a program's shared memory."""
-    values = matmul.DEFAULT.kwargs
+    values = module.DEFAULT.kwargs
     tiles = (values["BLOCK_M"] + values["BLOCK_N"]) * values["BLOCK_K"] * 4
-    assert tiles * matmul.DEFAULT.num_stages <= load_target(name).shared_bytes_per_block
+    needed = tiles * module.DEFAULT.num_stages
+    rooms = {name: load_target(name).shared_bytes_per_block for name in WITH_TENSOR_CORES}
+    assert {name: room for name, room in rooms.items() if room < needed} == {}
 
 
 @pytest.mark.parametrize(

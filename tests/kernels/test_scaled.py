@@ -10,28 +10,21 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import _groups, quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.interpreter import Interpreter
+from tests.kernels.made import artifact_of
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
 
 
 def ptx(settings: Settings, problem: Any, config: Config, target: str) -> str:
     """Compile a launch for a target, without a GPU."""
-    request = Lowering(problem, load_target(target), 60).request(config)
-    assert isinstance(request, LowerRequest), request
-    found = compile_one(request, settings)
-    assert isinstance(found, Artifact), found
-    return str(found.outputs["ptx"])
+    return str(artifact_of(problem, config, settings, target).outputs["ptx"])
 
 
 @exact_floats()

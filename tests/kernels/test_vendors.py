@@ -12,13 +12,13 @@ import torch
 
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host
-from asmtune.kernels._attention_vendor import has_vendor
-from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.kernels._attention_reference import has_vendor
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import KERNELS, case_of, module_of, tuners_of
 from tests.kernels.cases.attention import ROUNDED
+from tests.kernels.made import noted_launches
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
 ON_GPU = ("attention", "attention_backward", "attention_fp8", "scaled_matmul")
@@ -144,21 +144,9 @@ def test_cudnn_gets_what_a_convolution_has(
     device = "meta" if who is None else "cpu"  # a copy of few channels is a launch of its own
     x, weight = (t.to(device, memory_format=LAYOUTS[layout]) for t in (x, weight))
     bias = torch.randn(6) if has_bias else None
-    called: list[str] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        functions = tuner.options.choices.get("alternatives") or {}
-        called.extend(functions)
-
-        def launch(**arguments: Any) -> None:
-            for function in functions.values():
-                call_of(function, module.kernel.arg_names, arguments)()
-
-        return launch
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    launches = noted_launches(monkeypatch, called=True)
     got = module.conv2d.prepared.ordinary(x, weight, bias, **options)
-    assert called == ([] if who is None else [who])
+    assert [name for names in launches for name in names] == ([] if who is None else [who])
     if who is None:
         return
     options.pop("vendor", None)
@@ -181,24 +169,6 @@ def test_cudnn_keeps_the_dtype_under_autocast() -> None:
     assert excess(got, torch.nn.functional.conv2d(x.double(), weight.double())) <= 1
 
 
-def in_the_place_of_launches(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """Call the only alternative of each launch in its place; return the launches' alternatives."""
-    launches: list[set[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        functions = tuner.options.choices.get("alternatives") or {}
-
-        def launch(*_: Any, **arguments: Any) -> None:
-            launches.append(set(functions))
-            for function in functions.values():
-                call_of(function, tuner.arg_names, arguments)()
-
-        return launch
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
-    return launches
-
-
 @pytest.mark.parametrize("name", ["layernorm_backward", "rmsnorm_backward"])
 @pytest.mark.parametrize("gapped", [False, True])
 def test_gradients_of_the_vendor_are_returned(
@@ -206,7 +176,7 @@ def test_gradients_of_the_vendor_are_returned(
 ) -> None:
     """Where PyTorch's function is called, nothing is launched after it, and nothing is copied."""
     torch.manual_seed(0)
-    module, launches = module_of(name), in_the_place_of_launches(monkeypatch)
+    module, launches = module_of(name), noted_launches(monkeypatch, called=True)
     given = module.inputs({"rows": 300, "cols": 37}, "fp32", "cpu")
     if gapped:
         given["x"] = given["x"].repeat(1, 2)[:, ::2]
@@ -228,13 +198,7 @@ def test_a_norms_backward_chooses_as_its_forward(
     name: str, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`vendor=False` holds in the backward pass."""
-    launches: list[set[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        names = set(tuner.options.choices.get("alternatives") or {})
-        return lambda *_, **__: launches.append(names)
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    launches = noted_launches(monkeypatch)
     module = module_of(name)
     given = module.inputs({"rows": 30, "cols": 37}, "fp32", "cpu")
     given["x"].requires_grad_()
@@ -307,13 +271,9 @@ def test_dequantised_gets_what_it_takes(
             assert k.dtype == v.dtype == kind
             return exact(q.double(), k.double(), v.double(), **more).to(kind)
 
-        def launcher(tuner: Any, _: Any) -> Any:
-            (function,) = tuner.options.choices["alternatives"].values()
-            return lambda **launch: call_of(function, module.kernel.arg_names, launch)()
-
         monkeypatch.setattr("asmtune.kernels._attention_dequantised.attention", attend)
         monkeypatch.setattr("asmtune.kernels._attention_dequantised.widened", module.dequantised)
-        monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+        noted_launches(monkeypatch, called=True)
         wide = [x.double() for x in given]
         want = module.baseline(*wide, **options)
         whole = module.attention_fp8.prepared.alternatives["dequantised"]
@@ -333,12 +293,7 @@ def test_few_queries_are_not_dequantised_for(
     queries: int, vendor: bool, names: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decoding has no such candidate, and `vendor=False` leaves it out."""
-    module, found = module_of("attention_fp8"), []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        return lambda **_: found.append(set(tuner.options.choices.get("alternatives") or {}))
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    module, found = module_of("attention_fp8"), noted_launches(monkeypatch)
     shape = {"B": 1, "H": 2, "KV": 1, "M": queries, "N": 80, "D": 16, "causal": 0}
     given = module.inputs({**shape, "group": 0, "e5m2": 0}, "fp16", "cpu")
     module.attention_fp8.prepared.ordinary(**given, vendor=vendor)
@@ -406,17 +361,12 @@ def test_arguments_choose_the_alternatives(
     module = module_of(name)
     for place in (module, _gemm_host):
         monkeypatch.setattr(place, "is_hopper", lambda _: True, raising=False)
-    launches: list[frozenset[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        alternatives = tuner.options.choices.get("alternatives", {})
-        return lambda **_: launches.append(frozenset(alternatives) - OURS)
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    launches = noted_launches(monkeypatch)
     shape = {"batch": 1, "M": 64, "N": 64, "K": 64} | {"B": 1, "H": 1, "KV": 1, "D": 64}
     given = module.inputs({**shape, "causal": 1}, "fp16", "cpu")
     getattr(module, name).prepared.ordinary(**given, vendor=vendor, gluon=gluon)
-    (names,) = launches
+    names = launches[0] - OURS
+    assert len(launches) == 1
     assert ("gluon" in names, len(names - {"gluon"}) > 0) == (gluon, vendor)
 
 
@@ -464,13 +414,7 @@ def test_vendors_backward_gets_what_it_takes(who: str, causal: bool) -> None:
 
 def chosen_backward(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[frozenset[str]]:
     """Return the alternatives of each launch of a backward pass of `attention`."""
-    launches: list[frozenset[str]] = []
-
-    def launcher(tuner: Any, _: Any) -> Any:
-        names = frozenset(tuner.options.choices.get("alternatives", {}))
-        return lambda **_: launches.append(names)
-
-    monkeypatch.setattr(AsmAutotuner, "__getitem__", launcher)
+    launches = noted_launches(monkeypatch)
     for place in ("attention", "attention_backward"):
         monkeypatch.setattr(module_of(place), "is_hopper", lambda _: True)
     given = module_of("attention").inputs(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
-from asmtune.kernels._conv2d_window import Window
+from asmtune.kernels._conv2d_vendor import Window
 from asmtune.workshop.kernel_checks.checks import check_kernel
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from asmtune.core.config import Config
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
+from tests.kernels.cases import softmax
 
 
 def targets(device: str) -> dict[str, float]:
@@ -36,18 +36,8 @@ def targets(device: str) -> dict[str, float]:
 
 
 CASE = Case(
-    shapes=(
-        {"rows": 5, "cols": 70},
-        {"rows": 3, "cols": 781},
-        {"rows": 1, "cols": 1},
-        {"rows": 9, "cols": 512},
-        {"rows": 2, "cols": 1003},
-    ),
-    configs=(
-        Config({"ROWS": 2, "BLOCK": 32, "STAGES": 1}),
-        Config({"ROWS": 4, "BLOCK": 1024, "STAGES": 1}),
-        Config({"ROWS": 1, "BLOCK": 256, "STAGES": 2}),
-    ),
+    shapes=softmax.CASE.shapes[:5],
+    configs=softmax.CASE.configs,
     varied=("logits",),
     gradients=("logits",),
     keywords=({"reduction": "none"}, {"reduction": "sum"}, {"ignore_index": 7}),

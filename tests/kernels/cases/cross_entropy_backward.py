@@ -6,6 +6,7 @@ import torch
 
 from asmtune.core.config import Config
 from tests.kernels.accuracy import Case, Inputs
+from tests.kernels.cases import softmax
 
 
 def with_sums(inputs: Inputs) -> Inputs:
@@ -14,13 +15,7 @@ def with_sums(inputs: Inputs) -> Inputs:
 
 
 CASE = Case(
-    shapes=(
-        {"rows": 5, "cols": 70},
-        {"rows": 3, "cols": 781},
-        {"rows": 1, "cols": 1},
-        {"rows": 9, "cols": 512},
-        {"rows": 2, "cols": 1003},
-    ),
+    shapes=softmax.CASE.shapes[:5],
     configs=(Config({"ROWS": 2, "BLOCK": 128}), Config({"ROWS": 8, "BLOCK": 512})),
     varied=("logits", "grad"),
     completed=with_sums,
