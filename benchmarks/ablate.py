@@ -37,7 +37,7 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front, Judge, Outcomes
+from asmtune.predict.prune.front import Judge, Outcomes, ProblemAnalysis
 from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.learned import FEWEST
 from asmtune.predict.score.scorers import make_scorer
@@ -89,9 +89,9 @@ class Reader(Funnel):
         fronts: the last problem's front end.
     """
 
-    fronts: list[Front] = field(default_factory=list)
+    fronts: list[ProblemAnalysis] = field(default_factory=list)
 
-    def front(self, problem: Problem) -> Front:
+    def front(self, problem: Problem) -> ProblemAnalysis:
         """Give the front end of a problem; kept until the next problem."""
         self.fronts[:] = [super().front(problem)]
         return self.fronts[0]

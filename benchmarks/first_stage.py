@@ -22,7 +22,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.oracle import Oracle, Task, load_oracle
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.arithmetic import Unread, estimated
+from asmtune.predict.prune.arithmetic import UnreadableKernel, estimated
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import SKETCHES, sketch_best
@@ -90,7 +90,7 @@ def _task(funnel: Funnel, scorers: Sequence[Scorer], task: Task, folder: Path) -
     start = time.process_time()
     estimates = estimated(front, configs)
     seconds = time.process_time() - start
-    if isinstance(estimates, Unread):
+    if isinstance(estimates, UnreadableKernel):
         raise SystemExit(f"{task.name}: {estimates.reason}")
     most = min(SKETCHES, -(-len(configs) // 4))
     times = {config: row.ms for config, row in zip(configs, task.rows, strict=True) if row.ms}

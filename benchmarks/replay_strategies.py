@@ -34,9 +34,9 @@ from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import STRATEGIES, make_strategy
-from asmtune.workshop.replay.flow import Judged, judged_moments
+from asmtune.workshop.replay.flow import JudgedTask, judged_moments
 from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.harness import laid_out, parser, target_of, write
 
@@ -174,11 +174,11 @@ def replay_strategies(
     return [PlanResult(plan, tuple(searches[number])) for number, plan in enumerate(plans)]
 
 
-def searched(task: Judged, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
+def searched(task: JudgedTask, plan: ReplayPlan, predictor: Predictor, seed: int) -> Replayed:
     """Search a task."""
     rows = {v.config: row for row, v in zip(task.task.rows, task.compiled, strict=True)}
     compiler = RecordedCompiler({verdict.config: verdict for verdict in task.compiled})
-    state = State(task.sketched, task.sketched[0].config)
+    state = SearchState(task.sketched, task.sketched[0].config)
     marks = _Marks(state, rows, plan.limits.finalists)
     strategy = make_strategy(plan.strategy, seed, predictor, plan.pace)
     ended = run(strategy, state, compiler, RecordedTimer(rows, seed), plan.limits, marks)
@@ -223,7 +223,7 @@ class RecordedTimer:
 class _Marks(TuningListener):
     """Notes how far a search is after each trial."""
 
-    def __init__(self, state: State, rows: Mapping[Config, Row], finalists: int) -> None:
+    def __init__(self, state: SearchState, rows: Mapping[Config, Row], finalists: int) -> None:
         self._state = state
         self._ms = {config: row.ms for config, row in rows.items() if row.ms is not None}
         self._finalists = finalists

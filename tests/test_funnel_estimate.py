@@ -23,13 +23,13 @@ from asmtune.core.space.space import Space
 from asmtune.predict.features.tile.interpolate import Places
 from asmtune.predict.prune import arithmetic, rounds
 from asmtune.predict.prune.arithmetic import (
-    Unread,
+    UnreadableKernel,
     estimated,
     narrowed,
     sampled_works,
 )
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import sketch_best, sketches_for
 from asmtune.predict.score.keep import MOST_LOST, Keep
@@ -60,10 +60,10 @@ def funnel(target: Target, settings: Settings) -> Funnel:
     return Funnel(target, make_scorer("roofline"), settings, compile=Keep(2))
 
 
-def estimates_of(front: Front, configs: Sequence[Config]) -> list[Verdict]:
+def estimates_of(front: ProblemAnalysis, configs: Sequence[Config]) -> list[Verdict]:
     """The estimates, which there must be."""
     verdicts = estimated(front, configs)
-    assert not isinstance(verdicts, Unread), verdicts
+    assert not isinstance(verdicts, UnreadableKernel), verdicts
     return verdicts
 
 
@@ -301,8 +301,10 @@ def test_a_kernel_that_arithmetic_cannot_read(
     problem = one_pointer(asks_for_warps)
     space = Space({"num_warps": (1, 2, 4, 8), "num_stages": (1, 2)})
     verdict = estimated(funnel.front(problem), list(space.configs()))
-    assert verdict == Unread("its TTIR depends on num_warps")
-    monkeypatch.setattr("asmtune.predict.prune.flow.estimated", lambda *_: Unread("no reason"))
+    assert verdict == UnreadableKernel("its TTIR depends on num_warps")
+    monkeypatch.setattr(
+        "asmtune.predict.prune.flow.estimated", lambda *_: UnreadableKernel("no reason")
+    )
     small = TILES.replace(BLOCK_M=(64,), BLOCK_N=(64,))
     report = funnel.prune(product, small)
     assert not any(verdict.dropped_at == "estimate" for verdict in report.verdicts)
@@ -379,7 +381,7 @@ def test_an_amd_device(funnel: Funnel, product: Problem) -> None:
     assert [(one.config, one.kept, one.features) for one in verdicts] == [
         (config, True, None) for config in configs
     ]
-    assert isinstance(estimated(front, configs), Unread)
+    assert isinstance(estimated(front, configs), UnreadableKernel)
 
 
 @pytest.mark.slow(seconds=6)

@@ -23,14 +23,14 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.tiles import Searched
+from asmtune.predict.prune.tiles import SearchedSpace
 from asmtune.predict.score.scorers import make_scorer
 from tests.launch_kernels import persistent, pointers
 from tests.sample_kernels import scale, scale_problem
 
 FAMILIES = Path(__file__).parents[1] / "benchmarks" / "corpus" / "families"
 AXES = {"BLOCK_M": (64, 128), "BLOCK_N": (64,), "BLOCK_K": (32, 64), "num_warps": (4, 8)}
-Search = Callable[..., Searched]
+Search = Callable[..., SearchedSpace]
 
 
 @triton.jit
@@ -59,7 +59,7 @@ def funnel(target: Target, settings: Settings) -> Funnel:
 def search(funnel: Funnel) -> Search:
     """Give the function that finds the space to search on a problem."""
 
-    def searched(problem: Problem, space: Space, *, tiles: bool = False) -> Searched:
+    def searched(problem: Problem, space: Space, *, tiles: bool = False) -> SearchedSpace:
         return replace(funnel, tiles=tiles).searched(funnel.front(problem), space)
 
     return searched
@@ -70,7 +70,7 @@ def test_a_walk_is_searched(search: Search) -> None:
     for default in (None, Config({"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32})):
         space = Space(AXES, default=default)
         for flatten in (False, True):
-            assert search(persistent(1024, 256, 132, flatten), space) == Searched(space)
+            assert search(persistent(1024, 256, 132, flatten), space) == SearchedSpace(space)
 
 
 SUMS = {"BLOCK": (32, 64, 128, 256), "num_warps": (1, 2)}
@@ -175,7 +175,7 @@ def test_a_grid_beyond_the_machine(search: Search) -> None:
     default = Config({"BLOCK": 32}, num_warps=1)
     space = Space({"BLOCK": (32, 64), "num_warps": (1, 2)}, default=default)
     assert len(list(search(running_sums(16), space).space)) == 2
-    assert search(running_sums(4096), space) == Searched(space)
+    assert search(running_sums(4096), space) == SearchedSpace(space)
 
 
 def test_a_default_that_the_front_end_refuses(search: Search) -> None:

@@ -12,7 +12,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.picking import COMPILES, SAMPLE, bytes_us, first_pick, small_pick
 from asmtune.predict.score.roofline import LAUNCH_US
 from asmtune.predict.score.scorers import make_scorer
@@ -38,13 +38,13 @@ def funnel(empty_settings: Settings) -> Funnel:
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Config]]:
     """The configs that were sketched and compiled."""
     seen: dict[str, list[Config]] = {"sketch": [], "assembly": []}
-    plain = Front.verdicts
+    plain = ProblemAnalysis.verdicts
 
-    def noted(self: Front, configs: Sequence[Config], moment: Any, known: Any) -> Any:
+    def noted(self: ProblemAnalysis, configs: Sequence[Config], moment: Any, known: Any) -> Any:
         seen[moment] += configs
         return plain(self, configs, moment, known)
 
-    monkeypatch.setattr(Front, "verdicts", noted)
+    monkeypatch.setattr(ProblemAnalysis, "verdicts", noted)
     return seen
 
 
@@ -82,7 +82,7 @@ def test_one_sketch_tells_a_long_problem(funnel: Funnel, asked: dict[str, list[A
 
 def test_bytes_alone_tell_a_large_problem(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch that moves too many bytes is not looked at any further."""
-    monkeypatch.setattr(Front, "verdicts", None)
+    monkeypatch.setattr(ProblemAnalysis, "verdicts", None)
     large = problem(1 << 23)
     assert small_pick(funnel, large, WIDE, 6.8) is None
     # Three tensors of 32 MiB, at what an H200's memory was measured to give.

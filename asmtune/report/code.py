@@ -32,7 +32,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.execution import SegmentRun, executions
 from asmtune.predict.prune.front import Judge
-from asmtune.predict.why.findings import Why, reasons
+from asmtune.predict.why.findings import Explanation, reasons
 from asmtune.report.loop_origins import origins
 
 Language = Literal["PTX", "SASS", "AMDGCN"]
@@ -375,7 +375,7 @@ class CodeReader:
 
     def why(
         self, verdict: Verdict, artifact: Artifact, others: Sequence[Verdict] = ()
-    ) -> Why | None:
+    ) -> Explanation | None:
         """Say why a config takes its time, and which of the others to try.
 
         Raises:

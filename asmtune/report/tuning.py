@@ -37,7 +37,7 @@ from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
-    from asmtune.tuning.search.state import State
+    from asmtune.tuning.search.state import SearchState
 
 
 TUNING_FORMAT: Final = "asmtune-tuning"
@@ -200,7 +200,7 @@ class TuningProgress(TuningListener):
         self._stage, self._counts, self._steps = name, "", 0
         self._show()
 
-    def progress(self, state: State) -> None:
+    def progress(self, state: SearchState) -> None:
         """Show that more is compiled or timed."""
         failed = f" ({len(state.failures)} failed)" if state.failures else ""
         counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"

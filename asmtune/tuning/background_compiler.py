@@ -15,7 +15,7 @@ from asmtune.core.config import Config
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.predict.prune.front import Front, Outcomes
+from asmtune.predict.prune.front import Outcomes, ProblemAnalysis
 from asmtune.triton_api.user_state import carried
 
 MOST: Final = 0.75
@@ -81,7 +81,7 @@ class BackgroundCompiler:
 
     def __init__(
         self,
-        front: Front,
+        front: ProblemAnalysis,
         known: Outcomes,
         stragglers: StragglerTimer,
         *,

@@ -15,9 +15,9 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.sketch.reader import can_sketch
-from asmtune.predict.prune.arithmetic import Unread, estimated, narrowed
+from asmtune.predict.prune.arithmetic import UnreadableKernel, estimated, narrowed
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import WORTH_IT, SketchRounds
 from asmtune.predict.score.scorer import Scorer
@@ -156,13 +156,13 @@ class FirstRanking:
         verdicts: on all configs, in the space's order, for the first batch.
     """
 
-    def __init__(self, front: Front, scorer: Scorer) -> None:
+    def __init__(self, front: ProblemAnalysis, scorer: Scorer) -> None:
         self.verdicts: list[Verdict] = []
         self.front, self._scorer = front, scorer
         self._threads = ThreadPoolExecutor(2, "asmtune-rank", carried())
         self._rounds: SketchRounds | None = None
         self._sketches: Future[list[Verdict]] | None = None
-        self._sketching: Front | None = None
+        self._sketching: ProblemAnalysis | None = None
         self._closed = False
 
     @property
@@ -175,10 +175,10 @@ class FirstRanking:
         front = self.front
         ready = self._threads.submit(self._scorer.prepare)
         most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
-        estimates: list[Verdict] | Unread = Unread("few configs")
+        estimates: list[Verdict] | UnreadableKernel = UnreadableKernel("few configs")
         if len(configs) > WORTH_IT * most:
             estimates = estimated(front, configs)
-        if isinstance(estimates, Unread):
+        if isinstance(estimates, UnreadableKernel):
             self.verdicts = front.verdicts(configs, "sketch", funnel.sketches)
         else:
             ranker = Ranker(make_scorer("roofline"), funnel.target, "sketch")
@@ -204,7 +204,7 @@ class FirstRanking:
         self.stop()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _rest(self, rounds: SketchRounds, front: Front) -> list[Verdict]:
+    def _rest(self, rounds: SketchRounds, front: ProblemAnalysis) -> list[Verdict]:
         while not self._closed and rounds.advance(front):
             pass
         return rounds.candidates()
@@ -222,7 +222,7 @@ class FirstRanking:
 
 def first_ranking(
     funnel: Funnel,
-    front: Front,
+    front: ProblemAnalysis,
     configs: Sequence[Config],
     effort: Effort,
     wanted: Iterable[Config] = (),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from asmtune.core.records.tuned import Outcome
     from asmtune.core.records.verdicts import Verdict
     from asmtune.store.trace.run import Ending, Header
-    from asmtune.tuning.search.state import State
+    from asmtune.tuning.search.state import SearchState
 
 
 class TuningListener(ProgressListener):
@@ -30,13 +30,13 @@ class TuningListener(ProgressListener):
     def stage(self, name: str) -> None:
         """Note that a stage of a run begins."""
 
-    def progress(self, state: State) -> None:
+    def progress(self, state: SearchState) -> None:
         """Note that more is compiled or timed."""
 
-    def search_started(self, state: State) -> None:
+    def search_started(self, state: SearchState) -> None:
         """Note that a search begins, with what is known before anything is compiled."""
 
-    def ranked_again(self, state: State) -> None:
+    def ranked_again(self, state: SearchState) -> None:
         """Note that more of the space is sketched, and all of it ranked again."""
 
     def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:

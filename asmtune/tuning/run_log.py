@@ -18,7 +18,7 @@ from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 from asmtune.tuning.listener import TuningListener
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 
 
 class RunWatch(TuningListener):
@@ -40,7 +40,7 @@ class RunWatch(TuningListener):
         self.seconds: dict[str, float] = {}
         self._writer = TraceWriter(funnel.settings.runs_dir, header)
         self._listener, self._store, self._key = listener, store, header.key
-        self._state: State | None = None
+        self._state: SearchState | None = None
         self._batches = self._trials = 0
         self._ended = False
         self._since = time.perf_counter()
@@ -72,12 +72,12 @@ class RunWatch(TuningListener):
         if outcomes:
             self._store.save_outcomes(self._key, self.expected, timed, failed)
 
-    def search_started(self, state: State) -> None:
+    def search_started(self, state: SearchState) -> None:
         """Record the verdicts that the search begins with."""
         self._state = state
         self.ranked_again(state)
 
-    def ranked_again(self, state: State) -> None:
+    def ranked_again(self, state: SearchState) -> None:
         """Record the verdicts before compiling, in the place of those recorded before."""
         self._writer.ranking(list(state.initial.values()), state.default)
         self._report_progress()
@@ -139,7 +139,7 @@ _told: Final[set[tuple[str, type[UserWarning]]]] = set()
 _SEVERAL: Final = 2
 
 
-def tell_of_failures(kernel: str, state: State, compile_memory_bytes: int) -> None:
+def tell_of_failures(kernel: str, state: SearchState, compile_memory_bytes: int) -> None:
     """Warn of what explains a search's failures, each once for a kernel."""
     failures = {c: failure for c, failure in state.failures.items() if c != state.default}
     wrong = {c: f for c, f in failures.items() if f.stage == "check" and f.kind != "unchecked"}

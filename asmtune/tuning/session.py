@@ -29,7 +29,7 @@ from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
 from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
@@ -50,7 +50,7 @@ from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.run_log import RunWatch, tell_of_failures
 from asmtune.tuning.search.base import Predictor, Strategy
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import WholeList, make_strategy
 from asmtune.tuning.stages import BenchTimer, FinalDecision, SearchSetup, Stages, derived_caps
 
@@ -159,7 +159,7 @@ class Session:
         options.checks.require_repeatable([*places], isolated=isolated)
 
     def _accuracy_notes(
-        self, request: TuningRequest, state: State, decision: FinalDecision
+        self, request: TuningRequest, state: SearchState, decision: FinalDecision
     ) -> list[str]:
         """Return remarks on the winner's error, and on a default that breaks the bound, if any."""
         notes = []
@@ -182,7 +182,7 @@ class Session:
         self,
         funnel: Funnel,
         ranking: FirstRanking,
-        state: State,
+        state: SearchState,
         stragglers: StragglerTimer,
         watch: RunWatch,
     ) -> SearchSetup:
@@ -211,7 +211,7 @@ class Session:
         return SearchSetup(state, strategy, compiler, effort.limits)
 
     def _configs(
-        self, request: TuningRequest, funnel: Funnel, front: Front, watch: RunWatch
+        self, request: TuningRequest, funnel: Funnel, front: ProblemAnalysis, watch: RunWatch
     ) -> SpaceTable:
         """Return the configs to search, the default first."""
         searched = funnel.searched(front, request.space)
@@ -226,8 +226,8 @@ class Session:
         return configs
 
     def _state(
-        self, request: TuningRequest, ranking: FirstRanking, front: Front, watch: RunWatch
-    ) -> tuple[State, dict[Config, Measurement]]:
+        self, request: TuningRequest, ranking: FirstRanking, front: ProblemAnalysis, watch: RunWatch
+    ) -> tuple[SearchState, dict[Config, Measurement]]:
         """Make the state that the search begins with; return it with timings of earlier runs."""
         default = request.space.first(**request.problem.shape)
         configs = [verdict.config for verdict in ranking.verdicts]
@@ -241,9 +241,9 @@ class Session:
         prior, measured, notes = known_to(configs, remembered, self.experience)
         for note in notes:
             watch.note(note)
-        return State(ranking.verdicts, default, prior, later=ranking.later), measured
+        return SearchState(ranking.verdicts, default, prior, later=ranking.later), measured
 
-    def _bench(self, front: Front, effects: Effects) -> Bench:
+    def _bench(self, front: ProblemAnalysis, effects: Effects) -> Bench:
         options = self.options
         setup = BenchSetup(
             # Its own: the front's is busy in another thread while configs are timed.
@@ -319,7 +319,7 @@ def _grid_notes(verdicts: Sequence[Verdict]) -> list[str]:
     return [f"configs that cannot be launched: {len(lost)}; {lost[0].detail}"] if lost else []
 
 
-def _build_launcher(front: Front, verdict: Verdict) -> None:
+def _build_launcher(front: ProblemAnalysis, verdict: Verdict) -> None:
     """Have Triton make what its first launch needs and its cache, while nothing waits for it."""
     from asmtune.compile.load import hash_triton
 
@@ -329,12 +329,12 @@ def _build_launcher(front: Front, verdict: Verdict) -> None:
         hash_triton(lowering)
 
 
-def _covers(effects: Effects, front: Front, config: Config) -> bool:
+def _covers(effects: Effects, front: ProblemAnalysis, config: Config) -> bool:
     """Return whether a compiled config's launch does to the arguments no more than expected."""
     return effects.cover(Effects.of(front.works([config]), front.problem.arguments))
 
 
-def _works(front: Front, configs: Sequence[Config]) -> list[Work]:
+def _works(front: ProblemAnalysis, configs: Sequence[Config]) -> list[Work]:
     """Return works that show what launches of the configs do to the problem's arguments."""
     arguments = front.problem.arguments
     works = sampled_works(front, configs)
@@ -345,7 +345,7 @@ def _works(front: Front, configs: Sequence[Config]) -> list[Work]:
 
 
 def _effects(
-    front: Front, works: Sequence[Work], configs: Sequence[Config], default: Config
+    front: ProblemAnalysis, works: Sequence[Work], configs: Sequence[Config], default: Config
 ) -> Effects:
     """Return what launches of the configs do to the problem's arguments."""
     arguments = front.problem.arguments

@@ -28,13 +28,13 @@ from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import winner
 from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.tuning.background_compiler import BackgroundCompiler
 from asmtune.tuning.options import Effort, TuneOptions
 from asmtune.tuning.run_log import RunWatch
-from asmtune.tuning.search.base import Ended, Limits, Strategy
+from asmtune.tuning.search.base import Limits, SearchResult, Strategy
 from asmtune.tuning.search.loop import batch_of, run
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 
 _UNSAVED: Final = Failure(
     "check",
@@ -117,7 +117,7 @@ class BenchTimer:
         return entrants, lost
 
 
-def derived_caps(funnel: Funnel, state: State, effort: Effort) -> list[Config]:
+def derived_caps(funnel: Funnel, state: SearchState, effort: Effort) -> list[Config]:
     """Return the fastest configs so far with caps on their registers."""
     fastest = state.finalists(effort.limits.finalists)
     parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
@@ -176,7 +176,7 @@ def decide(
 class SearchSetup:
     """The parts of a search that is about to begin."""
 
-    state: State
+    state: SearchState
     strategy: Strategy
     compiler: BackgroundCompiler
     limits: Limits
@@ -197,8 +197,8 @@ class Stages:
     """The stages of a run, over one state."""
 
     funnel: Funnel
-    front: Front
-    state: State
+    front: ProblemAnalysis
+    state: SearchState
     timer: BenchTimer
     options: TuneOptions
     watch: RunWatch
@@ -268,7 +268,7 @@ class Stages:
                 chosen.setdefault(code, verdict)
         return list(chosen.values())
 
-    def _nothing(self, ended: Ended) -> CompileError | MeasureError:
+    def _nothing(self, ended: SearchResult) -> CompileError | MeasureError:
         problem, target = self.front.problem, self.funnel.target
         launched = any(f.stage in ("launch", "check") for f in self.state.failures.values())
         stages = {failure.stage for failure in self.state.failures.values()}

@@ -25,7 +25,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import StrangeError, admit, breaks, digest_of, where
 from tests.sample_kernels import row_sum_problem, scale_problem
@@ -172,7 +172,7 @@ class _Impatient(ProgressListener):
 @pytest.mark.slow
 def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) -> None:
     """An exception amid verdicts leaves no compile running, though its traceback is kept."""
-    front = Front(row_sum_problem(), target, patient, _Impatient(), {}, Workers(2))
+    front = ProblemAnalysis(row_sum_problem(), target, patient, _Impatient(), {}, Workers(2))
     with pytest.raises(KeyboardInterrupt) as kept:
         front.verdicts([*CONFIGS[:1], *SLOW], "assembly", {})
     assert comes_true(lambda: not busy())
@@ -187,7 +187,9 @@ def test_stopped_from_outside(
     jobs: int, target: Target, patient: Settings, no_workers: None
 ) -> None:
     """Another thread's verdicts end at once when told to, with what was known; then all works."""
-    front = Front(row_sum_problem(), target, patient, ProgressListener(), {}, Workers(jobs))
+    front = ProblemAnalysis(
+        row_sum_problem(), target, patient, ProgressListener(), {}, Workers(jobs)
+    )
     known: dict[str, Any] = {}
     with ThreadPoolExecutor(1) as threads:
         asked = threads.submit(front.verdicts, [*CONFIGS[:1], *SLOW], "assembly", known)
@@ -202,7 +204,9 @@ def test_stopped_from_outside(
 
 def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
     """Stopping where nothing runs does nothing, to later calls either."""
-    front = Front(scale_problem(), target, settings, ProgressListener(), {}, Workers(settings.jobs))
+    front = ProblemAnalysis(
+        scale_problem(), target, settings, ProgressListener(), {}, Workers(settings.jobs)
+    )
     front.stop()
     assert len(front.verdicts(CONFIGS, "assembly", {})) == 4
 

@@ -25,7 +25,7 @@ from asmtune.kernels import (
 )
 from asmtune.kernels._conv2d_vendor import Window
 from asmtune.measure.checks.effects import Effects
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.made import artifact_of, noted_launches
@@ -123,7 +123,7 @@ def test_parts_of_sums_are_scratch(of: str, settings: Settings, target: Target) 
     """The default writes outputs alone, as cuDNN does: what other configs write too is scratch."""
     given = operands({"padding": 1}, torch.float16, "meta")
     problem = problem_of(of, given)
-    front = Front(problem, target, settings, ProgressListener(), {}, Workers(1))
+    front = ProblemAnalysis(problem, target, settings, ProgressListener(), {}, Workers(1))
     default = MODULES[of].DEFAULT
     effects = Effects.of(front.works([default, SHARED[of]]), problem.arguments)
     effects = effects.beside(front.works([default]), problem.arguments)

@@ -16,14 +16,14 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.report.tuning import TuningProgress
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from tests.trace_runs import DEFAULT, ENDING, FAST, HEADER, measured
 
 
-def state(compiled: int, times: list[float], failures: int = 0) -> State:
+def state(compiled: int, times: list[float], failures: int = 0) -> SearchState:
     """A search that has come so far in a space of ten."""
     verdicts = [Verdict(FAST.with_cap(number + 1), True) for number in range(10)]
-    made = State(verdicts, verdicts[0].config)
+    made = SearchState(verdicts, verdicts[0].config)
     made.add_verdicts(verdicts[:compiled])
     timed = [measured(v.config, us) for v, us in zip(verdicts, times, strict=False)]
     failure = Failure("check", "wrong_output", "x differs")

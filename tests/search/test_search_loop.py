@@ -15,9 +15,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.tuning.listener import TuningListener
-from asmtune.tuning.search.base import BatchSizes, Ended, Limits, Proposal
+from asmtune.tuning.search.base import BatchSizes, Limits, Proposal, SearchResult
 from asmtune.tuning.search.loop import batch_of, run
-from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, State
+from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, SearchState
 from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
@@ -27,8 +27,8 @@ PACE = BatchSizes(first=6, batch=4, trial=4)
 
 
 def searched(
-    state: State, bench: Bench, limits: Limits | None = None, strategy: str = "exhaustive"
-) -> Ended:
+    state: SearchState, bench: Bench, limits: Limits | None = None, strategy: str = "exhaustive"
+) -> SearchResult:
     """Run the loop once."""
     chosen = make_strategy(strategy, pace=PACE)
     return run(chosen, state, bench, bench, limits or Limits())
@@ -45,7 +45,7 @@ def ticking(step: float) -> Iterator[float]:
 def test_workers_compile_while_the_gpu_times() -> None:
     """The next batch begins before the configs of the last one are timed."""
     bench = Bench(TIME)
-    searched(State(foreseen(SPACE), DEFAULT), bench)
+    searched(SearchState(foreseen(SPACE), DEFAULT), bench)
     names = [name for name, _ in bench.events]
     assert names[:6] == ["start", "collect", "start", "trial", "collect", "start"]
     assert names[-1] == "trial"
@@ -56,7 +56,7 @@ def test_workers_compile_while_the_gpu_times() -> None:
 def test_default_and_seeds_come_first() -> None:
     """The first batch and the first trial begin with the default and the seeds, in this order."""
     bench, default, seeds = Bench(TIME), SPACE[13], (SPACE[20], SPACE[9])
-    searched(State(foreseen(SPACE), default, PriorTimings(seeds=seeds)), bench)
+    searched(SearchState(foreseen(SPACE), default, PriorTimings(seeds=seeds)), bench)
     (_, batch), (_, trial) = bench.events[0], bench.events[3]
     assert batch[:3] == trial[:3] == [default, *seeds]
     assert len(batch) == PACE.first
@@ -65,13 +65,13 @@ def test_default_and_seeds_come_first() -> None:
 
 def test_ends_with_reason_and_finalists() -> None:
     """The fastest are named, fastest first, with the default behind where it is not one."""
-    ended = searched(State(foreseen(SPACE), DEFAULT), Bench(TIME), Limits(finalists=3))
+    ended = searched(SearchState(foreseen(SPACE), DEFAULT), Bench(TIME), Limits(finalists=3))
     assert ended.reason == "all 25 configs tried"
     assert ended.finalists[0].config == BEST
     assert [v.config for v in ended.finalists][-1] == DEFAULT
     assert len(ended.finalists) == 4
     assert all(v.artifact for v in ended.finalists)
-    ended = searched(State(foreseen(SPACE), BEST), Bench(TIME), Limits(finalists=3))
+    ended = searched(SearchState(foreseen(SPACE), BEST), Bench(TIME), Limits(finalists=3))
     assert len(ended.finalists) == 3
 
 
@@ -82,7 +82,7 @@ def test_ends_with_reason_and_finalists() -> None:
 )
 def test_limits_hold(compiles: int | None, name: str) -> None:
     """No limit is passed, but that the default is always compiled and timed; the reason says so."""
-    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    bench, state = Bench(TIME), SearchState(foreseen(SPACE), DEFAULT)
     ended = searched(state, bench, Limits(compiles=compiles), name)
     most = max(1, 25 if compiles is None else compiles)
     assert len(bench.noted("trial")) <= len(bench.noted("start")) == state.compiles <= most
@@ -92,7 +92,7 @@ def test_limits_hold(compiles: int | None, name: str) -> None:
 
 def test_all_that_is_worth_it_is_timed() -> None:
     """What is compiled and did not fit into its trial is timed in later ones before the end."""
-    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    bench, state = Bench(TIME), SearchState(foreseen(SPACE), DEFAULT)
     strategy = make_strategy("model", pace=BatchSizes(first=12, batch=12, trial=2, gain=0.0))
     ended = run(strategy, state, bench, bench, Limits(compiles=12))
     assert ended.reason == "budget: 12 configs compiled"
@@ -102,7 +102,7 @@ def test_all_that_is_worth_it_is_timed() -> None:
 def test_seconds_spent() -> None:
     """A limit of seconds ends the search after a trial, and the batch under way is left alone."""
     clock = ticking(1.0)
-    state = State(foreseen(SPACE), DEFAULT, clock=lambda: next(clock))
+    state = SearchState(foreseen(SPACE), DEFAULT, clock=lambda: next(clock))
     bench = Bench(TIME)
     ended = searched(state, bench, Limits(seconds=2.0))
     assert ended.reason == "budget: 2 s spent"
@@ -114,7 +114,7 @@ def test_seconds_spent() -> None:
 def test_known_timings_are_reused() -> None:
     """What an earlier run timed is not timed again, but the default; the best are compiled."""
     known = {config: TIME(config) for config in SPACE[:20]}
-    bench, state = Bench(TIME), State(foreseen(SPACE), DEFAULT, PriorTimings(timings=known))
+    bench, state = Bench(TIME), SearchState(foreseen(SPACE), DEFAULT, PriorTimings(timings=known))
     ended = searched(state, bench, Limits(finalists=3))
     assert sorted(map(str, bench.noted("trial"))) == sorted(map(str, [DEFAULT, *SPACE[20:]]))
     fastest = sorted(SPACE[1:20], key=TIME)[:3]
@@ -125,7 +125,7 @@ def test_known_timings_are_reused() -> None:
 def test_nothing_compiles() -> None:
     """Where no config compiles all are tried, and the end says what most fail with."""
     bench = Bench(TIME, broken=SPACE)
-    ended = searched(State(foreseen(SPACE), DEFAULT), bench, strategy="model")
+    ended = searched(SearchState(foreseen(SPACE), DEFAULT), bench, strategy="model")
     assert ended.finalists == ()
     assert ended.reason.startswith(f"none of 25 configs tried ran: 25 fail as {DEFAULT} does: ")
     assert "registers at ptx" in ended.reason
@@ -135,7 +135,7 @@ def test_nothing_compiles() -> None:
 def test_failures_cost_themselves_alone() -> None:
     """The best of what runs is found among configs that fail to compile or to launch."""
     broken, refused = SPACE[:8], SPACE[20:]
-    bench, state = Bench(TIME, broken, refused), State(foreseen(SPACE), DEFAULT)
+    bench, state = Bench(TIME, broken, refused), SearchState(foreseen(SPACE), DEFAULT)
     ended = searched(state, bench)
     assert ended.finalists[0].config == BEST
     assert set(state.failures) == {*broken, *refused}
@@ -153,13 +153,13 @@ def test_interrupt_leaves_the_state_usable() -> None:
                 raise KeyboardInterrupt
             return super().trial(verdicts)
 
-    state = State(foreseen(SPACE), DEFAULT)
+    state = SearchState(foreseen(SPACE), DEFAULT)
     with pytest.raises(KeyboardInterrupt):
         searched(state, Interrupted(TIME))
     before = dict(state.timings)
     assert 0 < len(before) < len(SPACE)
     bench = Bench(TIME)
-    ended = searched(State(foreseen(SPACE), DEFAULT, PriorTimings(timings=before)), bench)
+    ended = searched(SearchState(foreseen(SPACE), DEFAULT, PriorTimings(timings=before)), bench)
     assert ended.finalists[0].config == BEST
     assert set(bench.noted("trial")) == {DEFAULT, *SPACE} - (before.keys() - {DEFAULT})
 
@@ -176,7 +176,7 @@ def test_a_space_ranked_by_a_sample() -> None:
         bench.events.append(("later", []))
         return dropped
 
-    state = State(foreseen(SPACE), DEFAULT, later=later)
+    state = SearchState(foreseen(SPACE), DEFAULT, later=later)
     searched(state, bench)
     names = [name for name, _ in bench.events]
     assert names[:5] == ["start", "collect", "trial", "later", "start"]
@@ -191,17 +191,17 @@ def test_long_compiles_begin_first() -> None:
     told = foreseen(SPACE)
     for place in range(1, len(told)):
         told[place] = replace(told[place], features=Features({"instructions": 100.0 * place}))
-    state, limits = State(told, DEFAULT), Limits()
+    state, limits = SearchState(told, DEFAULT), Limits()
     proposal = Proposal(tuple(SPACE[:8]))
     assert batch_of(proposal, state, limits) == [SPACE[0], *SPACE[7:0:-1]]
     few = batch_of(proposal, state, Limits(compiles=3), [DEFAULT])
     assert few == [SPACE[0], SPACE[2], SPACE[1]]  # those that were proposed first
-    assert batch_of(proposal, State(foreseen(SPACE), DEFAULT), limits) == SPACE[:8]
+    assert batch_of(proposal, SearchState(foreseen(SPACE), DEFAULT), limits) == SPACE[:8]
 
 
 def test_expected_gains_are_trusted_as_far_as_they_came() -> None:
     """What is expected of a batch counts against the model once it is timed and gained less."""
-    state = State(foreseen(SPACE), DEFAULT)
+    state = SearchState(foreseen(SPACE), DEFAULT)
 
     def trust_after(batch: Sequence[Config], gain: float | None, us: float) -> list[float]:
         seen = []
@@ -220,7 +220,9 @@ def test_expected_gains_are_trusted_as_far_as_they_came() -> None:
 def test_a_spent_budget_waits_for_no_ranking(limits: Limits) -> None:
     """Later verdicts, which may take seconds, are left out where they can change nothing."""
     clock = partial(next, ticking(1.0))
-    state = State(foreseen(SPACE), DEFAULT, clock=clock, later=lambda: pytest.fail("waited for"))
+    state = SearchState(
+        foreseen(SPACE), DEFAULT, clock=clock, later=lambda: pytest.fail("waited for")
+    )
     ended = searched(state, Bench(TIME), limits)
     assert ended.reason.startswith("budget: ")
     assert ended.finalists
@@ -237,7 +239,7 @@ def test_observer_is_told_each_stage() -> None:
             self.gains: list[float | None] = []
             self.outcomes: list[Config] = []
 
-        def search_started(self, state: State) -> None:
+        def search_started(self, state: SearchState) -> None:
             self.told.append(f"foreseen {len(state.configs)}")
 
         def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
@@ -252,7 +254,7 @@ def test_observer_is_told_each_stage() -> None:
         def search_ended(self, reason: str) -> None:
             self.told.append(reason)
 
-    watch, bench, state = Watch(), Bench(TIME), State(foreseen(SPACE), DEFAULT)
+    watch, bench, state = Watch(), Bench(TIME), SearchState(foreseen(SPACE), DEFAULT)
     ended = run(make_strategy("model", pace=PACE), state, bench, bench, Limits(), watch)
     assert watch.told[:3] == ["foreseen 25", "batch 6", "trial"]
     assert watch.told[-1] == ended.reason

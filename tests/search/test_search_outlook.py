@@ -18,7 +18,7 @@ from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.model import ConfigPoints, Model, MomentReading, covering
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import make_strategy
 
 TARGET = load_target("H200")
@@ -51,7 +51,7 @@ def sketched(of: Sequence[Config] = SPACE, factor: float = 1.0) -> list[Verdict]
 
 def test_moments_are_levelled() -> None:
     """Assembly that foresees everything twice as slow changes no order between the moments."""
-    state = State(sketched(), SPACE[0])
+    state = SearchState(sketched(), SPACE[0])
     state.add_verdicts(sketched(SPACE[:7], factor=2.0))
     points = ConfigPoints(state, Predictor(Told(), TARGET)).points(state)
     slowdown = np.log([TIME(config) for config in SPACE])
@@ -62,7 +62,7 @@ def test_moments_are_levelled() -> None:
 @pytest.mark.parametrize("predictor", [None, Predictor(make_scorer("chance"), TARGET)])
 def test_without_predictions_all_are_alike(predictor: Predictor | None) -> None:
     """Without a scorer that ranks before compiling, nothing is foreseen; places still differ."""
-    state = State(sketched(), SPACE[0])
+    state = SearchState(sketched(), SPACE[0])
     points = ConfigPoints(state, predictor).points(state)
     assert not points.predicted.any()
     assert len(np.unique(points.places, axis=0)) == len(SPACE)
@@ -72,7 +72,7 @@ def test_true_predictions_are_followed() -> None:
     """With a scorer that is right, the first batch holds the best, and little more is compiled."""
     bench = Bench(TIME)
     strategy = make_strategy("model", 0, Predictor(Told(), TARGET), BatchSizes(first=6, batch=4))
-    state = State(sketched(), SPACE[0])
+    state = SearchState(sketched(), SPACE[0])
     ended = run(strategy, state, bench, bench, Limits())
     assert BEST in bench.noted("start")[:6]
     assert ended.finalists[0].config == BEST
@@ -106,7 +106,7 @@ def test_a_value_that_the_scorer_misses_is_found() -> None:
     told = [replace(v, features=features(foretold(v.config))) for v in foreseen(space)]
     sizes = BatchSizes(first=16, batch=8, trial=16)
     strategy = make_strategy("model", 0, Predictor(Told(), TARGET), sizes)
-    ended = run(strategy, State(told, space[0]), bench, bench, Limits())
+    ended = run(strategy, SearchState(told, space[0]), bench, bench, Limits())
     assert ended.finalists[0].config == Config({"A": 256, "B": 64, "C": 512})
     assert len(bench.noted("start")) < len(space) / 4
 
@@ -121,7 +121,7 @@ def test_a_state_is_read_once_for_each_batch() -> None:
 
     bench = Bench(TIME)
     strategy = Model(None, BatchSizes(first=6, batch=4, trial=4), read=reading)
-    run(strategy, State(foreseen(SPACE), SPACE[0]), bench, bench, Limits())
+    run(strategy, SearchState(foreseen(SPACE), SPACE[0]), bench, bench, Limits())
     batches = [configs for name, configs in bench.events if name == "start"]
     compiled = np.cumsum([len(configs) for configs in batches]).tolist()
     assert read == [len(SPACE), 0, *compiled]
@@ -132,13 +132,13 @@ def test_a_floor_under_all_times_ends_a_search() -> None:
     space, draw = grid(8, 8, 8), np.random.default_rng(0)
     rough = {config: float(np.exp(draw.normal(0.0, 0.3))) for config in space}
 
-    class Trusting(State):
+    class Trusting(SearchState):
         """A state that believes every expected gain."""
 
         trust = 1.0
 
     compiled = []
-    for kind in (State, Trusting):
+    for kind in (SearchState, Trusting):
         bench = Bench(lambda config: max(150.0, TIME(config) * rough[config]))
         strategy = make_strategy("model", pace=BatchSizes(first=16, batch=16))
         ended = run(strategy, kind(foreseen(space), space[0]), bench, bench, Limits())

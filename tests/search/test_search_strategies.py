@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from search_machines import Bench, Time, bowl, foreseen, grid
 
 from asmtune.core.config import Config
-from asmtune.tuning.search.base import BatchSizes, Ended, Limits
+from asmtune.tuning.search.base import BatchSizes, Limits, SearchResult
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(6, 6, 6)
@@ -23,11 +23,11 @@ TIME = bowl(A=256, B=32, C=128)
 
 def searched(
     name: str, time: Time, *, seed: int = 0, space: list[Config] = SPACE
-) -> tuple[Ended, Bench]:
+) -> tuple[SearchResult, Bench]:
     """Search without limits; return the result, and what was asked for in it."""
     bench = Bench(time)
     strategy = make_strategy(name, seed, pace=BatchSizes(first=16, batch=8, trial=8))
-    return run(strategy, State(foreseen(space), space[0]), bench, bench, Limits()), bench
+    return run(strategy, SearchState(foreseen(space), space[0]), bench, bench, Limits()), bench
 
 
 def test_exhaustive_goes_through_the_space_in_order() -> None:
@@ -57,7 +57,7 @@ def test_model_goes_on_for_less_gain() -> None:
     for gain in (0.05, 0.005, 0.0):
         bench = Bench(lambda config: time(config) * noise[config])
         strategy = make_strategy("model", pace=BatchSizes(first=16, batch=8, gain=gain))
-        run(strategy, State(foreseen(space), space[0]), bench, bench, Limits())
+        run(strategy, SearchState(foreseen(space), space[0]), bench, bench, Limits())
         counts.append(len(bench.noted("start")))
     assert counts[0] < counts[1] < counts[2] == len(space)
 

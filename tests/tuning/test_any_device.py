@@ -22,7 +22,7 @@ from asmtune.core.hardware.shipped import TargetWarning, load_target, match_devi
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
-from asmtune.predict.prune.front import Front, failed
+from asmtune.predict.prune.front import ProblemAnalysis, failed
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.tuning import tuner, unranked
 from asmtune.tuning.options import TuneOptions
@@ -328,10 +328,10 @@ def test_what_asmtune_cannot_compile_or_read_is_tuned_without_it(
 ) -> None:
     """A compiler whose output is not known, that does not start, or is slow, stops no launch."""
 
-    def verdicts(self: Front, configs: Any, moment: str, known: Any, *_: Any) -> Any:
+    def verdicts(self: ProblemAnalysis, configs: Any, moment: str, known: Any, *_: Any) -> Any:
         return [failed(config, Failure(stage, kind, "line 1: unknown")) for config in configs]
 
-    monkeypatch.setattr(Front, "verdicts", verdicts)
+    monkeypatch.setattr(ProblemAnalysis, "verdicts", verdicts)
     tuning = ranked_workshop(tmp_path, HostMachine())
     assert unranked_run(tuning, f"NVIDIA H200: {told}").record.winner == BEST
     stand_in.fails = (128, 256, 512, 1024, 2048)

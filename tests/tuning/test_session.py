@@ -25,7 +25,7 @@ from asmtune.core.space.space import Space
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from asmtune.predict.prune import arithmetic
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.rounds import SketchRounds
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.report.tuning import result_line
@@ -144,10 +144,10 @@ def test_a_batch_is_compiled_while_others_are_sketched(
     makes the other sketches once the first batch is timed.
     """
     monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
-    verdicts, advance, trial = Front.verdicts, SketchRounds.advance, BenchTimer.trial
+    verdicts, advance, trial = ProblemAnalysis.verdicts, SketchRounds.advance, BenchTimer.trial
     moments: list[str] = []
 
-    def noted(front: Front, configs: Any, moment: Any, *others: Any, **more: Any) -> Any:
+    def noted(front: ProblemAnalysis, configs: Any, moment: Any, *others: Any, **more: Any) -> Any:
         moments.append(moment)
         return verdicts(front, configs, moment, *others, **more)
 
@@ -155,7 +155,7 @@ def test_a_batch_is_compiled_while_others_are_sketched(
         moments.append("trial")
         return trial(timer, chosen)
 
-    monkeypatch.setattr(Front, "verdicts", noted)
+    monkeypatch.setattr(ProblemAnalysis, "verdicts", noted)
     monkeypatch.setattr(BenchTimer, "trial", timed)
 
     def run(jobs: int) -> Any:

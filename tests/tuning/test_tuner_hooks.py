@@ -17,7 +17,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.tuning import run_log
 from asmtune.tuning.run_log import CompileMemoryWarning, DefaultOnlyWarning, tell_of_failures
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from tests.tuning_support import (
     BEST,
     HostMachine,
@@ -162,7 +162,7 @@ def test_a_limit_of_memory_that_costs_several_configs_is_told_once(
 ) -> None:
     """Compiles that failed for want of memory are told with the limit and its variable."""
     configs = [Config({"BLOCK": block}) for block in (32, 64, 128)]
-    state = State([Verdict(config, "config") for config in configs], configs[0])
+    state = SearchState([Verdict(config, "config") for config in configs], configs[0])
     starved = Failure("llir", "memory", "the compiler died with signal SIGABRT")
     state.failures = {configs[1]: starved}
     tell_of_failures("one.starved", state, 1 << 30)

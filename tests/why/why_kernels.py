@@ -18,7 +18,7 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.predict.why.findings import Why
+from asmtune.predict.why.findings import Explanation
 from asmtune.report.code import CodeReader
 
 
@@ -130,7 +130,9 @@ def tile(m: int, n: int, k: int, warps: int, stages: int) -> Config:
     return Config(names, num_warps=warps, num_stages=stages)
 
 
-def why(problem: Problem, configs: list[Config], settings: Settings, target: str = "H200") -> Why:
+def why(
+    problem: Problem, configs: list[Config], settings: Settings, target: str = "H200"
+) -> Explanation:
     """Why the first config takes its time, with the others as its space."""
     machine = load_target(target)
     funnel = Funnel(machine, make_scorer("roofline"), settings, Keep.of("99"), caps=False)
@@ -143,6 +145,6 @@ def why(problem: Problem, configs: list[Config], settings: Settings, target: str
     return reasons
 
 
-def kinds(reasons: Why) -> set[str]:
+def kinds(reasons: Explanation) -> set[str]:
     """The classes of the findings."""
     return {finding.kind for finding in reasons.findings}

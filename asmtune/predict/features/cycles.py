@@ -22,7 +22,7 @@ from asmtune.ir.ttir.work import MemoryAccess, Work
 from asmtune.predict.features.execution import SegmentRun
 from asmtune.predict.features.profile import Profile, Segment, Traffic
 from asmtune.predict.features.requests import (
-    Touched,
+    SectorsPerRequest,
     beside_each_other,
     touched,
     weighted,
@@ -72,7 +72,7 @@ class Locality:
         )
         return cls(_tiles(work), shares, _hits(profile, work, target), unseen)
 
-    def touched(self, profile: Profile, traffic: Traffic, target: Target) -> Touched:
+    def touched(self, profile: Profile, traffic: Traffic, target: Target) -> SectorsPerRequest:
         """Return what a request touches: the mean over the accesses of the instruction's line."""
         found, elements, met = [], [], Counter[int]()
         for request in profile.requests.get((traffic.line, traffic.direction), ()):

@@ -36,7 +36,7 @@ _APART: Final = 37 * 128
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
+class SectorsPerRequest:
     """Memory that one request of a warp touches, the mean over a tile.
 
     Attributes:
@@ -60,7 +60,7 @@ class Touched:
         """
         return max(1.0, 0.0 if copies else self.lines * LINE_CYCLES, self.sectors / at_once)
 
-    def within(self, size: float, share: float) -> Touched:
+    def within(self, size: float, share: float) -> SectorsPerRequest:
         """Return the same of an argument of `size` bytes: a small table has few lines."""
         sectors, lines = size / SECTOR + 1, size / LINE / 2 + 1
         sectors, lines = min(self.sectors, sectors), min(self.lines, lines)
@@ -85,20 +85,22 @@ class Request:
     registers: tuple[Basis, ...]
 
 
-def beside_each_other(width: int, lanes: int = WARP, sector: int = SECTOR) -> Touched:
+def beside_each_other(width: int, lanes: int = WARP, sector: int = SECTOR) -> SectorsPerRequest:
     """Return what a request touches whose lanes move `width` bytes each, without gaps."""
     size = width * lanes
-    return Touched(max(1.0, size / sector), max(1.0, size / LINE / 2), 1.0, 1.0)
+    return SectorsPerRequest(max(1.0, size / sector), max(1.0, size / LINE / 2), 1.0, 1.0)
 
 
-def weighted(parts: Sequence[Touched], weights: Sequence[float]) -> Touched:
+def weighted(parts: Sequence[SectorsPerRequest], weights: Sequence[float]) -> SectorsPerRequest:
     """Return the mean of what several requests touch."""
     columns = zip(*map(astuple, parts), strict=True)
-    return Touched(*(sum(map(mul, column, weights)) / sum(weights) for column in columns))
+    return SectorsPerRequest(*(sum(map(mul, column, weights)) / sum(weights) for column in columns))
 
 
 @lru_cache(maxsize=1 << 16)
-def touched(request: Request, strides: Steps, width: int, sector: int = SECTOR) -> Touched:
+def touched(
+    request: Request, strides: Steps, width: int, sector: int = SECTOR
+) -> SectorsPerRequest:
     """Return what a request touches where neighbours lie `strides` elements apart.
 
     Args:
@@ -134,7 +136,7 @@ def touched(request: Request, strides: Steps, width: int, sector: int = SECTOR) 
         lines += max(odd, len(whole) - odd)
         seen |= own
     lanes = 1 << sum(any(basis) for basis in request.lanes)
-    return Touched(
+    return SectorsPerRequest(
         sectors / count, lines / count, fresh / max(1, sectors), lanes / (1 << len(request.lanes))
     )
 

@@ -23,7 +23,7 @@ from asmtune.predict.features.tile.demands import Demands, Options, Typical
 from asmtune.predict.features.tile.estimate import estimate, typical_of
 from asmtune.predict.features.tile.facts import tile_facts
 from asmtune.predict.features.tile.interpolate import Carried, Places, Row, TileFacts, carried_over
-from asmtune.predict.prune.front import Front, failed
+from asmtune.predict.prune.front import ProblemAnalysis, failed
 from asmtune.predict.prune.rounds import WORTH_IT
 from asmtune.predict.score.roofline import predict, predicted_us
 from asmtune.triton_api.jit_functions import is_gluon
@@ -38,7 +38,7 @@ ALL_TILES: Final = 100
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableKernel:
     """Reason why the arithmetic cannot read a kernel."""
 
     reason: str
@@ -72,7 +72,7 @@ class Narrowed:
 
 
 def narrowed(
-    front: Front, configs: Sequence[Config], most: int = 0, wanted: Iterable[Config] = ()
+    front: ProblemAnalysis, configs: Sequence[Config], most: int = 0, wanted: Iterable[Config] = ()
 ) -> Narrowed:
     """Leave out the configs of a large space that rank worst by their estimated time.
 
@@ -89,7 +89,7 @@ def narrowed(
     points = SpaceTable.of(configs)
     launches = _launches(front, points)
     table = _table(front, launches)
-    if isinstance(table, Unread):
+    if isinstance(table, UnreadableKernel):
         return Narrowed(configs)
     left = launches.places
     us = np.empty(len(left))
@@ -128,7 +128,7 @@ class _Launches:
     waits: bool = False
 
 
-def _launches(front: Front, points: SpaceTable) -> _Launches:
+def _launches(front: ProblemAnalysis, points: SpaceTable) -> _Launches:
     """Apply the rules that read compile options alone, then evaluate the grids."""
     first, back = points.groups(name for name in points.values if name in _OPTIONS)
     verdicts = [front.by_options(points[place]) for place in first.tolist()]
@@ -147,7 +147,9 @@ def _launches(front: Front, points: SpaceTable) -> _Launches:
 
 
 @paused_collection()
-def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread:
+def estimated(
+    front: ProblemAnalysis, configs: Sequence[Config]
+) -> list[Verdict] | UnreadableKernel:
     """Return a verdict with estimated features on each config, or why the kernel allows none.
 
     Configs that the rules of the config alone refuse are dropped; nothing else is.
@@ -155,7 +157,7 @@ def estimated(front: Front, configs: Sequence[Config]) -> list[Verdict] | Unread
     points = SpaceTable.of(configs)
     launches = _launches(front, points)
     table = _table(front, launches)
-    if isinstance(table, Unread):
+    if isinstance(table, UnreadableKernel):
         return table
     verdicts = {
         int(place): replace(verdict, config=points[place])
@@ -200,10 +202,10 @@ class _Table:
         return Demands(carried.structure, numbers, options, self.target, typical)
 
 
-def _table(front: Front, launches: _Launches) -> _Table | Unread:
+def _table(front: ProblemAnalysis, launches: _Launches) -> _Table | UnreadableKernel:
     """Lower a sample of the points' tiles, and carry their facts over to the others."""
     if reason := _unreadable(front, launches):
-        return Unread(reason)
+        return UnreadableKernel(reason)
     points = launches.points
     first, tiles = points.groups(points.tile_names)
     places = Places.of(points.take(first), points.tile_names)
@@ -215,13 +217,13 @@ def _table(front: Front, launches: _Launches) -> _Table | Unread:
         else:
             reason = read
     if not facts:
-        return Unread(reason)
+        return UnreadableKernel(reason)
     if options := front.lowering.options_read:
-        return Unread(f"its TTIR depends on {', '.join(sorted(options))}")
+        return UnreadableKernel(f"its TTIR depends on {', '.join(sorted(options))}")
     return _Table(front.target, _options(launches), tiles, carried_over(places, facts))
 
 
-def _unreadable(front: Front, launches: _Launches) -> str:
+def _unreadable(front: ProblemAnalysis, launches: _Launches) -> str:
     """Return why no config can be estimated, in words; "" if nothing speaks against it."""
     if not can_sketch(front.target):
         return f"the layouts of {front.target.arch} are not known"
@@ -237,7 +239,9 @@ def _unreadable(front: Front, launches: _Launches) -> str:
 
 
 @paused_collection()
-def sampled_works(front: Front, configs: Sequence[Config], *, every: bool = False) -> list[Work]:
+def sampled_works(
+    front: ProblemAnalysis, configs: Sequence[Config], *, every: bool = False
+) -> list[Work]:
     """Return the works of configs that are lowered already, and of one config a tile.
 
     Of many tiles a sample is lowered, which shows each value of each axis. With `every`, a sample
@@ -250,7 +254,7 @@ def sampled_works(front: Front, configs: Sequence[Config], *, every: bool = Fals
     return front.works([*front.analysed(configs), *tiles])
 
 
-def _facts(front: Front, config: Config) -> TileFacts | str:
+def _facts(front: ProblemAnalysis, config: Config) -> TileFacts | str:
     work = front.work(config)
     if isinstance(work, Failure):
         return str(work)
@@ -273,7 +277,9 @@ def _options(launches: _Launches) -> Options:
     return Options(column("num_warps"), column("num_stages"), column("maxnreg"), launches.programs)
 
 
-def _programs(front: Front, points: SpaceTable) -> tuple[Row, list[tuple[Verdict, Place]]]:
+def _programs(
+    front: ProblemAnalysis, points: SpaceTable
+) -> tuple[Row, list[tuple[Verdict, Place]]]:
     """Return the programs of each launch, and verdicts on points without a grid, with their places.
 
     The grid is evaluated once for each combination of what it reads.
@@ -294,7 +300,7 @@ def _programs(front: Front, points: SpaceTable) -> tuple[Row, list[tuple[Verdict
             return np.array(sizes)[back], lost
 
 
-def _verdict(config: Config, features: Features, front: Front) -> Verdict:
+def _verdict(config: Config, features: Features, front: ProblemAnalysis) -> Verdict:
     prediction = predict(features, front.target)
     return Verdict(
         config,

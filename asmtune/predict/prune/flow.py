@@ -33,15 +33,15 @@ from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.features.sketch.reader import can_sketch
 from asmtune.predict.prune.arithmetic import (
     GLUON_NOTE,
-    Unread,
+    UnreadableKernel,
     estimated,
     narrowed,
 )
 from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
-from asmtune.predict.prune.front import Front, Outcomes
+from asmtune.predict.prune.front import Outcomes, ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_best, sketches_for
-from asmtune.predict.prune.tiles import Searched, searched_part
+from asmtune.predict.prune.tiles import SearchedSpace, searched_part
 from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
@@ -192,7 +192,7 @@ class Funnel:
         )
 
     def _chosen(
-        self, front: Front, configs: Sequence[Config], default: Config, clock: _Clock
+        self, front: ProblemAnalysis, configs: Sequence[Config], default: Config, clock: _Clock
     ) -> tuple[Shortlist, Sketched]:
         """Choose the configs to compile, and return what is known of all; without a budget all."""
         budget = self._budget(len(configs))
@@ -218,7 +218,7 @@ class Funnel:
         return chosen, replace(sketched, notes=[*sketched.notes, note])
 
     def _verdicts(
-        self, front: Front, chosen: Shortlist, clock: _Clock, *, caps: bool
+        self, front: ProblemAnalysis, chosen: Shortlist, clock: _Clock, *, caps: bool
     ) -> list[Verdict]:
         """Compile the chosen configs, the stored one and, if `caps`, the derived ones."""
         compiled = partial(front.verdicts, moment="assembly", known=self.known)
@@ -240,7 +240,7 @@ class Funnel:
         """Return verdicts of rules and compiler, not yet scored, in the order of `configs`."""
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
-    def searched(self, front: Front, space: Space) -> Searched:
+    def searched(self, front: ProblemAnalysis, space: Space) -> SearchedSpace:
         """Return the part of a space to search: the tiles of a recurrence are held unless asked.
 
         Raises:
@@ -254,10 +254,12 @@ class Funnel:
         """Return what caps on registers are derived with."""
         return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
 
-    def front(self, problem: Problem) -> Front:
+    def front(self, problem: Problem) -> ProblemAnalysis:
         """Return the front end of a problem, for verdicts before compiling and after."""
         workers = Workers(self.settings.jobs)
-        return Front(problem, self.target, self.settings, self.progress, self.kernels, workers)
+        return ProblemAnalysis(
+            problem, self.target, self.settings, self.progress, self.kernels, workers
+        )
 
     def _check(self) -> None:
         if self.keep is not None:
@@ -283,7 +285,7 @@ class Funnel:
         return [f"all were compiled: no sketch reads the TTGIR of {self.target.arch}"]
 
     def _sketched(
-        self, front: Front, configs: Sequence[Config], budget: Keep, clock: _Clock
+        self, front: ProblemAnalysis, configs: Sequence[Config], budget: Keep, clock: _Clock
     ) -> Sketched:
         """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
@@ -292,7 +294,7 @@ class Funnel:
             with clock.stage("estimate"):
                 narrow = narrowed(front, configs, most, wanted)
                 estimates = estimated(front, narrow.configs)
-            if not isinstance(estimates, Unread):
+            if not isinstance(estimates, UnreadableKernel):
                 with clock.stage("sketch"):
                     ranker = Ranker(self.scorer, self.target, "sketch")
                     sketched = sketch_best(front, estimates, ranker, most, self.sketches)

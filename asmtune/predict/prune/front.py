@@ -156,7 +156,7 @@ _STAGES: Final = {"sketch": "sketch", "assembly": "compile"}
 
 
 @dataclass(frozen=True)
-class Front:
+class ProblemAnalysis:
     """Judges the configs of a problem; lowered IR serves sketches and compiles.
 
     Attributes:
@@ -190,13 +190,13 @@ class Front:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
-    def without_listener(self) -> Front:
+    def without_listener(self) -> ProblemAnalysis:
         """Return the same front end without its listener, for another thread beside this one."""
         other = copy.copy(self)
         object.__setattr__(other, "progress", ProgressListener())
         return other
 
-    def fork(self) -> Front:
+    def fork(self) -> ProblemAnalysis:
         """Return one without a listener whose `stop` ends nothing of this one's compiles."""
         other = self.without_listener()
         object.__setattr__(other, "workers", self.workers.apart())

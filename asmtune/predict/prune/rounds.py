@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from asmtune.core.records.verdicts import Reason, Unlisted, Verdict
 from asmtune.core.space.table import SpaceTable
 from asmtune.predict.features.tile.interpolate import Places
-from asmtune.predict.prune.front import Front, Outcomes
+from asmtune.predict.prune.front import Outcomes, ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.score.keep import AIM, Keep, table_of
 from asmtune.predict.score.scorer import Candidate
@@ -91,7 +91,7 @@ class SketchRounds:
         self._error = _Error(able, ranker.target.shared_bytes_per_block) if able else None
         self._done: dict[int, Verdict] = {}
 
-    def advance(self, front: Front) -> bool:
+    def advance(self, front: ProblemAnalysis) -> bool:
         """Sketch the configs of the next round; return whether there was one."""
         if self._error is None or not self._shares:
             return False
@@ -132,7 +132,7 @@ class SketchRounds:
 
 
 def sketch_best(
-    front: Front, estimates: Sequence[Verdict], ranker: Ranker, most: int, known: Outcomes
+    front: ProblemAnalysis, estimates: Sequence[Verdict], ranker: Ranker, most: int, known: Outcomes
 ) -> Sketched:
     """Sketch the `most` that rank best by their estimated features; the first in any case."""
     rounds = SketchRounds(estimates, ranker, most, known)

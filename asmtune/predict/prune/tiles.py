@@ -14,7 +14,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.core.space.table import LACKING, SpaceTable
 from asmtune.ir.ttir.work import Work
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 
 LEAST: Final = 2
 """Values of a held axis where no default is named: its least. Over 8 recurrences recorded on an
@@ -27,7 +27,7 @@ class HeldTilesWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchedSpace:
     """The part of a space that is searched, with the tile axes that are held.
 
     The notes tell a report's readers which, why, and how to search them.
@@ -41,7 +41,9 @@ class Searched:
         return self.space.points(**shape).led_by(default)
 
 
-def searched_part(front: Front, space: Space, default: Config, *, tiles: bool) -> Searched:
+def searched_part(
+    front: ProblemAnalysis, space: Space, default: Config, *, tiles: bool
+) -> SearchedSpace:
     """Return the space to search, without other values of the axes that are held.
 
     In a recurrence each step waits for the last. The tile decides how much state a program keeps
@@ -61,18 +63,18 @@ def searched_part(front: Front, space: Space, default: Config, *, tiles: bool) -
     work = front.work(default)
     if isinstance(work, Failure):
         unknown = f"whether tiles must be held is not known: its default config: {work}"
-        return Searched(space, (unknown,))
+        return SearchedSpace(space, (unknown,))
     reasons = {} if space.is_listed or tiles else _reasons(front, space, default, work)
     held = _held(space, default, reasons, front.problem.shape)
     if not held:
         why = "all configs listed are" if space.is_listed else "its tile axes are"
         suffix = f"; {why} searched" if space.is_listed or tiles else ""
         notes = (f"recurrence: {work.state.reason}{suffix}",) if work.state else ()
-        return Searched(space, notes)
-    return Searched(space.replace(**held), tuple(_notes(reasons, held)))
+        return SearchedSpace(space, notes)
+    return SearchedSpace(space.replace(**held), tuple(_notes(reasons, held)))
 
 
-def _reasons(front: Front, space: Space, default: Config, work: Work) -> dict[str, str]:
+def _reasons(front: ProblemAnalysis, space: Space, default: Config, work: Work) -> dict[str, str]:
     """Return why to hold, by axis; axes that may be searched are left out."""
     axes = [n for n, values in space.axes.items() if n not in OPTION_AXES and len(values) > 1]
     problem = front.problem

@@ -75,7 +75,7 @@ class ExaminedConfig:
 
 
 @dataclass(frozen=True)
-class Why:
+class Explanation:
     """Accesses by line, and findings; `failure` says why they are missing."""
 
     accesses: tuple[AccessPattern, ...] = ()
@@ -91,7 +91,7 @@ class Why:
 
 def reasons(
     profile: Profile, work: Work, target: Target, verdict: Verdict, others: Sequence[Verdict]
-) -> Why | None:
+) -> Explanation | None:
     """Say why a config takes its time, beside the `others` of its space.
 
     Return None for a config without features, or of a kernel whose work could not be read.
@@ -99,9 +99,9 @@ def reasons(
     if verdict.features is None or not work.accesses:
         return None
     if target.backend != "cuda":
-        return Why(failure=f"the layouts of {target.arch}'s TTGIR are not read")
+        return Explanation(failure=f"the layouts of {target.arch}'s TTGIR are not read")
     subject = ExaminedConfig(verdict, verdict.features, profile, work, target, others)
-    return Why(subject.patterns, find(subject))
+    return Explanation(subject.patterns, find(subject))
 
 
 def find(subject: ExaminedConfig) -> tuple[Finding, ...]:

@@ -18,7 +18,7 @@ from asmtune.predict.score.roofline import (
     nearest,
     predict,
 )
-from asmtune.predict.why.findings import Why
+from asmtune.predict.why.findings import Explanation
 from asmtune.report.cells import changes
 from asmtune.report.code import CodeView
 from asmtune.report.documents import verdict_json
@@ -256,7 +256,7 @@ class Explained:
     reading: ConfigReading | None = None
     code: Code | None = None
     guesses: tuple[str, ...] = ()
-    why: Why | None = None
+    why: Explanation | None = None
     searched: bool = True
 
     @property

@@ -34,7 +34,7 @@ STORED: Final = "stored"
 
 
 @dataclass(frozen=True)
-class Rival:
+class ComparedConfig:
     """The config that another one is compared with, and a description such as "the default"."""
 
     config: Config
@@ -60,7 +60,7 @@ def named_config(text: str, option: str, base: Config) -> Config:
 
 def rival_before(
     text: str | None, chosen: Config, default: Config, stored: StoreLookup
-) -> Rival | None:
+) -> ComparedConfig | None:
     """Find the other config, if it is known before anything is compiled.
 
     `text` is as `--against` gives it; None for the stored winner, if there is another.
@@ -77,21 +77,21 @@ def rival_before(
             raise InputError(f"--against stored: {_missing(stored)}; name a config, or {BEST}")
         return _stored(record)
     if text == DEFAULT:
-        return Rival(default, "the default")
+        return ComparedConfig(default, "the default")
     if text == BEST:
         return None
     if "=" not in text:
         names = ", ".join((BEST, DEFAULT, STORED))
         raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor one of {names}")
-    return Rival(named_config(text, "--against", chosen), "the one named")
+    return ComparedConfig(named_config(text, "--against", chosen), "the one named")
 
 
-def rival_after(chosen: Config, verdicts: Sequence[Verdict], scorer: str) -> Rival | None:
+def rival_after(chosen: Config, verdicts: Sequence[Verdict], scorer: str) -> ComparedConfig | None:
     """Find the best ranked config, or the next for the best itself; None if no other is ranked."""
     ranked = {verdict.rank: verdict.config for verdict in verdicts if verdict.rank is not None}
     if ranked.get(1) != chosen:
-        return Rival(ranked[1], f"the winner by {scorer}") if ranked else None
-    return Rival(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
+        return ComparedConfig(ranked[1], f"the winner by {scorer}") if ranked else None
+    return ComparedConfig(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
 
 
 def measured(record: TuneRecord | None, config: Config) -> Measurement | None:
@@ -107,12 +107,12 @@ def _missing(stored: StoreLookup) -> str:
     return f"what is stored for this key is {stored.outcome}: {stored.detail}"
 
 
-def _stored(record: TuneRecord) -> Rival:
+def _stored(record: TuneRecord) -> ComparedConfig:
     when = record.provenance.date[:10]
     what = "the stored winner"
     if record.winner.alternative is not None:
         what = f"the best config (the alternative {record.winner.alternative} is called)"
-    return Rival(record.winner.plain, f"{what}, tuned on {record.key.device}, {when}")
+    return ComparedConfig(record.winner.plain, f"{what}, tuned on {record.key.device}, {when}")
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def explained(
     )
 
 
-def _report(request: ExplainRequest, rival: Rival | None, scorer: str) -> PruneReport:
+def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) -> PruneReport:
     loaded, others = request.loaded, [] if rival is None else [rival.config]
     shape = loaded.problem.shape
     listed = [request.chosen, *others]

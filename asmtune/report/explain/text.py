@@ -17,7 +17,7 @@ from asmtune.ir.asm.nvptx import Group as OpGroup
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
-from asmtune.predict.why.findings import Why
+from asmtune.predict.why.findings import Explanation
 from asmtune.report.cells import ReportTable, changes, number, plain_table, share
 from asmtune.report.code import CodeLine, CodeView
 from asmtune.report.explain.record import (
@@ -180,7 +180,7 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
         yield Text(f"  {word}{named} ({_gain(verdict, suggestion.verdict)})")
 
 
-def why_lines(why: Why) -> Iterator[Text]:
+def why_lines(why: Explanation) -> Iterator[Text]:
     """Lay out accesses by line and findings; what is empty is left out."""
     if why.failure:
         yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")

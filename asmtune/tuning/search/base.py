@@ -15,7 +15,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.scorer import Scorer
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +83,8 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The end of a search: why, with its numbers, and `State.finalists` (none if nothing ran)."""
+class SearchResult:
+    """Why a search ended, with its numbers, and `SearchState.finalists` (none if nothing ran)."""
 
     reason: str
     finalists: tuple[Verdict, ...]
@@ -97,10 +97,10 @@ class Strategy(Protocol):
     def name(self) -> str:
         """Return the name on the command line."""
 
-    def propose(self, state: State) -> Proposal:
+    def propose(self, state: SearchState) -> Proposal:
         """Propose configs to compile next, of those in `state.open()`."""
 
-    def select(self, state: State) -> Sequence[Config]:
+    def select(self, state: SearchState) -> Sequence[Config]:
         """Select configs to time now, of those in `state.ready()`, best first.
 
         Those in `state.due()` are timed in any case.

@@ -11,8 +11,15 @@ from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.tuning.listener import TuningListener
-from asmtune.tuning.search.base import Compiler, Ended, Limits, Proposal, Strategy, TrialTimer
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.base import (
+    Compiler,
+    Limits,
+    Proposal,
+    SearchResult,
+    Strategy,
+    TrialTimer,
+)
+from asmtune.tuning.search.state import SearchState
 
 MOST_IN_VAIN: Final = 32
 """Configs that fail on the GPU before one runs: then it is not the configs that are at fault."""
@@ -20,12 +27,12 @@ MOST_IN_VAIN: Final = 32
 
 def run(
     strategy: Strategy,
-    state: State,
+    state: SearchState,
     compiler: Compiler,
     timer: TrialTimer,
     limits: Limits,
     observer: TuningListener | None = None,
-) -> Ended:
+) -> SearchResult:
     """Compile and time until the strategy sees no gain, or a limit is reached; fill the state.
 
     Whatever is raised, `KeyboardInterrupt` as well, passes through and leaves the state with
@@ -36,11 +43,11 @@ def run(
     observer.search_started(state)
     reason = _Search(strategy, state, compiler, timer, limits, observer).until()
     observer.search_ended(reason)
-    return Ended(reason, state.finalists(limits.finalists))
+    return SearchResult(reason, state.finalists(limits.finalists))
 
 
 def batch_of(
-    proposal: Proposal, state: State, limits: Limits, first: Sequence[Config] = ()
+    proposal: Proposal, state: SearchState, limits: Limits, first: Sequence[Config] = ()
 ) -> list[Config]:
     """Return the batch of a proposal and of other configs, within the limit of compiles."""
     batch = list(dict.fromkeys([*first, *proposal.configs]))
@@ -51,7 +58,7 @@ def batch_of(
     return _longest_first(batch[:size], state)
 
 
-def _longest_first(batch: Sequence[Config], state: State) -> list[Config]:
+def _longest_first(batch: Sequence[Config], state: SearchState) -> list[Config]:
     """Order a batch so that its slow compiles do not begin last, by instructions of the sketches.
 
     On 16 processors the second of two rounds of an epilogue's batch began with the slowest: 3.0 s.
@@ -71,7 +78,7 @@ class _Search:
     """A run of the loop."""
 
     strategy: Strategy
-    state: State
+    state: SearchState
     compiler: Compiler
     timer: TrialTimer
     limits: Limits
@@ -154,7 +161,7 @@ class _Search:
         return self.proposal.reason
 
 
-def _commonest(state: State) -> str:
+def _commonest(state: SearchState) -> str:
     """Describe the commonest failure, with an example."""
     kinds = Counter((failure.stage, failure.kind) for failure in state.failures.values())
     (kind, count) = kinds.most_common(1)[0]

@@ -17,7 +17,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
 from asmtune.tuning.search.base import Axes, BatchSizes, Predictor, Proposal
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.surrogate import Column, Matrix, Mixture, Points
 
 FEATURES_FAR: Final = 1.7
@@ -74,7 +74,7 @@ class ConfigPoints:
     """
 
     def __init__(
-        self, state: State, predictor: Predictor | None, read: Reader | None = None
+        self, state: SearchState, predictor: Predictor | None, read: Reader | None = None
     ) -> None:
         self.configs = tuple(state.configs)
         self._initial = state.initial
@@ -90,11 +90,11 @@ class ConfigPoints:
         self._far = FEATURES_FAR * spread[self._used] * np.sqrt(max(1, self._used.sum()))
         self._last: tuple[int, Points] | None = None
 
-    def is_of(self, state: State) -> bool:
+    def is_of(self, state: SearchState) -> bool:
         """Return whether it was made from this state, and no configs have joined it."""
         return self._initial is state.initial and len(self.configs) == len(state.configs)
 
-    def points(self, state: State) -> Points:
+    def points(self, state: SearchState) -> Points:
         """Return the points of all configs, with what is known of them now.
 
         Made once for each count of verdicts, of which a state only gets more.
@@ -104,7 +104,7 @@ class ConfigPoints:
             self._last = count, self._points(state)
         return self._last[1]
 
-    def _points(self, state: State) -> Points:
+    def _points(self, state: SearchState) -> Points:
         rows = np.array([self.row[config] for config in state.verdicts], dtype=np.intp)
         late = self._read(list(state.verdicts.values()))
         columns = self._early.columns.copy()
@@ -209,7 +209,7 @@ class Model:
         self._config_points: ConfigPoints | None = None
         self._last: tuple[Points, tuple[float, ...], _View] | None = None
 
-    def propose(self, state: State) -> Proposal:
+    def propose(self, state: SearchState) -> Proposal:
         """Propose the best predicted; after timings those of the greatest expected gain."""
         left = state.open()
         if not left:
@@ -217,13 +217,13 @@ class Model:
         with _one_thread():
             return self._proposal(state, left)
 
-    def select(self, state: State) -> Sequence[Config]:
+    def select(self, state: SearchState) -> Sequence[Config]:
         """Return those that may be the best, the likeliest first."""
         ready = state.ready()
         with _one_thread():
             return self._selection(state, ready) if ready else ()
 
-    def _proposal(self, state: State, left: Sequence[Config]) -> Proposal:
+    def _proposal(self, state: SearchState, left: Sequence[Config]) -> Proposal:
         view = self._view(state)
         count = self._pace.batch if state.compiles else self._pace.first
         rows = np.array(view.rows(left))
@@ -233,7 +233,7 @@ class Model:
             return Proposal(tuple(left[place] for place in chosen))
         return self._gainful(view, view.surrogate, rows, count, state.trust)
 
-    def _selection(self, state: State, ready: Sequence[Config]) -> Sequence[Config]:
+    def _selection(self, state: SearchState, ready: Sequence[Config]) -> Sequence[Config]:
         view = self._view(state)
         points = view.points.at(view.rows(ready))
         if view.surrogate is None:
@@ -256,7 +256,7 @@ class Model:
             return Proposal((), gain, f"expected gain {likely:.1%} under {self._pace.gain:.1%}")
         return Proposal(tuple(view.config_points.configs[row] for row in rows[chosen]), gain)
 
-    def _view(self, state: State) -> _View:
+    def _view(self, state: SearchState) -> _View:
         config_points = self._config_points
         if config_points is None or not config_points.is_of(state):
             predictor = self._predictor

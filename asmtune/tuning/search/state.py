@@ -1,4 +1,4 @@
-"""`State`: what a search knows so far."""
+"""`SearchState`: what a search knows so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 
 PRIOR_GAIN: Final = 0.1
-"""Gain that counts as both expected and seen before any was: how slowly `State.trust` falls."""
+"""Gain that counts as expected and as seen before any was: how slowly `SearchState.trust` falls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class PriorTimings:
     failures: Mapping[Config, Failure] = field(default_factory=dict)
 
 
-class State:
+class SearchState:
     """Knowledge of a space's configs: predicted, being compiled, compiled, timed, failed.
 
     Args:

@@ -10,7 +10,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.tuning.search.base import BatchSizes, Predictor, Proposal, Strategy
-from asmtune.tuning.search.state import State
+from asmtune.tuning.search.state import SearchState
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Exhaustive:
 
     name = "exhaustive"
 
-    def propose(self, state: State) -> Proposal:
+    def propose(self, state: SearchState) -> Proposal:
         """Propose the next configs."""
         left = state.open()
         if not left:
             return Proposal(reason=f"all {len(state.configs)} configs tried")
         return Proposal(tuple(left[: self.pace.batch if state.compiles else self.pace.first]))
 
-    def select(self, state: State) -> Sequence[Config]:
+    def select(self, state: SearchState) -> Sequence[Config]:
         """Select all that is compiled, as many as a trial takes."""
         return state.ready()[: self.pace.trial]
 
@@ -42,13 +42,13 @@ class WholeList(Exhaustive):
 
     name = "whole list"
 
-    def propose(self, state: State) -> Proposal:
+    def propose(self, state: SearchState) -> Proposal:
         """Propose all configs."""
         left = state.open()
         reason = "" if left else f"all {len(state.configs)} configs tried"
         return Proposal(tuple(left), reason=reason, as_they_come=True)
 
-    def select(self, state: State) -> Sequence[Config]:
+    def select(self, state: SearchState) -> Sequence[Config]:
         """Select all that is compiled."""
         return state.ready()
 

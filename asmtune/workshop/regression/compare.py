@@ -28,8 +28,8 @@ from asmtune.workshop.regression.run import (
     BenchRun,
     BenchSubject,
     Environment,
-    Missed,
     TimedSubject,
+    UntimedSubject,
 )
 
 VERDICTS: Final = ("slower", "failed", "faster", "unchanged", "new", "gone", "not judged")
@@ -312,7 +312,7 @@ def _finding(pair: _Pair, verdict: str, chance: float | None, remark: str) -> Ch
     )
 
 
-def _gone(row: TimedSubject, missed: Missed | None) -> CheckFinding:
+def _gone(row: TimedSubject, missed: UntimedSubject | None) -> CheckFinding:
     verdict = "failed" if missed is not None and missed.why == "failed" else "gone"
     remark = "not in this run" if missed is None else missed.reason
     return CheckFinding(row.subject, verdict, base_us=row.median_us, remark=remark)

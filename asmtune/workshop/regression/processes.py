@@ -36,9 +36,9 @@ from asmtune.workshop.regression.run import (
     BenchSubject,
     Environment,
     LaunchLoad,
-    Missed,
     Process,
     TimedSubject,
+    UntimedSubject,
     timing_words,
 )
 
@@ -64,7 +64,7 @@ class BenchRequest:
         Raises:
             InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
         """
-        rows: dict[str, BenchRow | Missed] = {}
+        rows: dict[str, BenchRow | UntimedSubject] = {}
         modules: dict[str, str] = {}
         for kernel in self.kernels or kernel_names():
             module, reference = kernel_module(kernel), reference_of(kernel)
@@ -78,12 +78,12 @@ class BenchRequest:
         return BenchPlan(
             device=self.device,
             rows=tuple(row for row in rows.values() if isinstance(row, BenchRow)),
-            missed=tuple(row for row in rows.values() if isinstance(row, Missed)),
+            missed=tuple(row for row in rows.values() if isinstance(row, UntimedSubject)),
         )
 
     def _module_rows(
         self, module: KernelModule, reference: str, settings: Settings
-    ) -> Iterator[BenchRow | Missed]:
+    ) -> Iterator[BenchRow | UntimedSubject]:
         sizes = shapes_of(module, self.shapes, None)
         has_one_dtype = self.dtype is not None or bool(self.shapes)
         dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
@@ -97,7 +97,7 @@ class BenchRequest:
 
     def _row(
         self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings
-    ) -> BenchRow | Missed:
+    ) -> BenchRow | UntimedSubject:
         name = queue.module.name
         subject = BenchSubject(name, dict(sizes), queue.dtype)
         key = queue.launched(problem).identity(self.device)
@@ -107,11 +107,11 @@ class BenchRequest:
         advice = f"{command} --dtype {queue.dtype}"
         if lookup.record is None:
             why = f" ({lookup.detail})" if lookup.outcome == "corrupt" else ""
-            return Missed(subject, "unknown", f"no config is stored{why}: {advice}")
+            return UntimedSubject(subject, "unknown", f"no config is stored{why}: {advice}")
         config = queue.space.matching(lookup.record.winner, **problem.shape)
         if config is None:
             reason = "the stored config is not in the space any more"
-            return Missed(subject, "unknown", f"{reason}: {advice}")
+            return UntimedSubject(subject, "unknown", f"{reason}: {advice}")
         remark = "" if lookup.outcome == "hit" else _stale_remark(lookup)
         return BenchRow(queue.reference, subject, config, lookup.layer, remark)
 
@@ -190,7 +190,7 @@ class Collected:
         """List the numbers of the rows that have not failed."""
         return [number for number in self.rows if number not in self.failures]
 
-    def run(self, label: str, missed: Sequence[Missed]) -> BenchRun:
+    def run(self, label: str, missed: Sequence[UntimedSubject]) -> BenchRun:
         """Make the record of the run; for `missed` shapes no config is stored.
 
         Raises:
@@ -212,7 +212,7 @@ class Collected:
             first = next(iter(self.failures.values()), "there was nothing to time")
             raise MeasureError(f"no kernel could be timed: {first}")
         failed = [
-            Missed(self.rows[number].subject, "failed", reason)
+            UntimedSubject(self.rows[number].subject, "failed", reason)
             for number, reason in self.failures.items()
         ]
         return BenchRun(

@@ -34,7 +34,7 @@ POLICY: Final = TimingPolicy()
 
 _COMPARED_FIELDS: Final = ("mode", "flush_bytes", "launches", "warmup_us")
 
-Why = Literal["failed", "unknown"]
+Explanation = Literal["failed", "unknown"]
 
 
 def timing_words() -> dict[str, Any]:
@@ -136,7 +136,7 @@ class TimedSubject:
 
 
 @dataclass(frozen=True)
-class Missed:
+class UntimedSubject:
     """A subject that was not timed: it "failed", or it is "unknown", without a stored config."""
 
     subject: BenchSubject
@@ -171,7 +171,7 @@ class BenchPlan:
 
     device: str
     rows: tuple[BenchRow, ...]
-    missed: tuple[Missed, ...]
+    missed: tuple[UntimedSubject, ...]
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class BenchRun:
     timing: Mapping[str, Any]
     processes: tuple[Process, ...]
     rows: tuple[TimedSubject, ...]
-    missed: tuple[Missed, ...]
+    missed: tuple[UntimedSubject, ...]
 
     @cached_property
     def identity(self) -> str:
@@ -259,8 +259,8 @@ def run_from_json(document: Any, where: str) -> BenchRun:
             raise InputError(f"{field}: a process without samples; {_MADE_BY}")
         check_times([us for samples in row.samples for us in samples], field, _MADE_BY)
     for place, one in enumerate(run.missed):
-        if one.why not in get_args(Why):
-            known = " or ".join(get_args(Why))
+        if one.why not in get_args(Explanation):
+            known = " or ".join(get_args(Explanation))
             raise InputError(f"{where}, missed[{place}], why: expected {known}; {_MADE_BY}")
     (subject, often), *_ = Counter(row.subject.identity for row in run.rows).most_common(1)
     if often > 1:

@@ -33,7 +33,7 @@ from asmtune.workshop.replay.results import (
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTask:
     """A task with verdicts on its rows, in their order: by the assembly, and by sketches if asked.
 
     A sketch is what a compile has before LLVM.
@@ -46,7 +46,7 @@ class Judged:
 
 def judged_moments(
     oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
-) -> Iterator[Judged]:
+) -> Iterator[JudgedTask]:
     """Yield each task of a file with verdicts on its rows; if `early`, of sketches too.
 
     Raises:
@@ -63,7 +63,7 @@ def judged_moments(
         compiled = front.verdicts(configs, "assembly", funnel.known)
         # Sketches come off the artifacts that were just made, so that they cost a reading.
         sketched = front.verdicts(configs, "sketch", funnel.sketches) if early else ()
-        yield Judged(task, compiled, sketched)
+        yield JudgedTask(task, compiled, sketched)
 
 
 def recorded_configs(module: KernelModule, task: Task) -> tuple[Problem, list[Config]]:
@@ -164,7 +164,7 @@ class _Timed:
     sketched: Sequence[Candidate]
 
     @classmethod
-    def of(cls, judged_task: Judged, funnel: Funnel) -> _Timed:
+    def of(cls, judged_task: JudgedTask, funnel: Funnel) -> _Timed:
         rows = judged_task.task.rows
         at = [index for index, row in enumerate(rows) if row.ms is not None]
         candidates = [

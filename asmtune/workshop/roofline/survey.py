@@ -14,7 +14,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.front import Front
+from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.work_counts import WorkCounts
 from asmtune.store.lookup import StoreLookup
@@ -197,7 +197,9 @@ class Survey:
             return lookup.record.winner.plain
         return first_pick(self.funnel, subject.problem, subject.space).config
 
-    def _points(self, front: Front, running: Sequence[Verdict], lookup: StoreLookup) -> list[Point]:
+    def _points(
+        self, front: ProblemAnalysis, running: Sequence[Verdict], lookup: StoreLookup
+    ) -> list[Point]:
         counted = [self._counts(front, verdict.config) for verdict in running]
         times = times_of(running, recorded(lookup), slowest(lookup))
         work = Load.common(counted)
@@ -217,7 +219,7 @@ class Survey:
             for verdict, counts, time in zip(running, counted, times, strict=True)
         ]
 
-    def _counts(self, front: Front, config: Config) -> WorkCounts:
+    def _counts(self, front: ProblemAnalysis, config: Config) -> WorkCounts:
         (work,) = front.works([config])
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 

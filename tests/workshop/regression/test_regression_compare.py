@@ -10,7 +10,7 @@ import pytest
 
 from asmtune.core.config import Config
 from asmtune.workshop.regression.compare import Check, Terms, compare, needed
-from asmtune.workshop.regression.run import BenchRun, Missed, Process
+from asmtune.workshop.regression.run import BenchRun, Process, UntimedSubject
 from tests.workshop.regression.bench_runs import (
     HERE,
     part_of,
@@ -42,7 +42,7 @@ def test_what_is_in_one_run_alone() -> None:
 def test_a_kernel_that_ran_before(why: str, verdict: str) -> None:
     """A kernel that fails now is worse than a slow one; one without a stored config is gone."""
     base, run = simulated(0, **STEADY), simulated(1, two=400.0)
-    run = replace(run, missed=(Missed(subject("one"), why, "ptxas at cubin: no"),))
+    run = replace(run, missed=(UntimedSubject(subject("one"), why, "ptxas at cubin: no"),))
     check = compare(base, run, Terms())
     assert verdicts(check) == {"one": verdict, "two": "unchanged"}
     assert check.outcome == ("slower" if why == "failed" else "fine")

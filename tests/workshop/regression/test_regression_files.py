@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.workshop.regression.run import Missed, read_run, run_from_json, run_to_json, write_run
+from asmtune.workshop.regression.run import (
+    UntimedSubject,
+    read_run,
+    run_from_json,
+    run_to_json,
+    write_run,
+)
 from tests.workshop.regression.bench_runs import run_of, simulated, subject, timed
 
-RUN = replace(simulated(0, one=10.0, two=20.0), missed=(Missed(subject("three"), "failed", "no"),))
+RUN = replace(
+    simulated(0, one=10.0, two=20.0), missed=(UntimedSubject(subject("three"), "failed", "no"),)
+)
 
 times = st.floats(1e-3, 1e7).map(lambda us: float(f"{us:.6g}"))
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)

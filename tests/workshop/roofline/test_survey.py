@@ -166,8 +166,8 @@ def test_a_kernel_of_which_nothing_can_be_read(
 ) -> None:
     """Neither FLOPs nor bytes: there is no place for it, and that is said."""
     from asmtune.ir.ttir.work import Work
-    from asmtune.predict.prune.front import Front
+    from asmtune.predict.prune.front import ProblemAnalysis
 
-    monkeypatch.setattr(Front, "works", lambda *_: [Work.unread((1, 1, 1))])
+    monkeypatch.setattr(ProblemAnalysis, "works", lambda *_: [Work.unread((1, 1, 1))])
     with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):
         survey.entry(subject(StoreLookup("hit", record((BEST, 10.0)))))

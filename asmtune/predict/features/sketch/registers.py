@@ -87,7 +87,7 @@ _WHOLE: Final = _PRODUCTS | frozenset({"tt.scan", "ttg.convert_layout", "scf.for
 Words = NDArray[np.float64]
 
 
-class Valued(Protocol):
+class HasElementCounts(Protocol):
     """Values, the elements of each, and sums by segment, from which live registers are counted."""
 
     values: Values
@@ -133,7 +133,7 @@ class LiveRegisters:
     - Integers that are sums and products of indices are mostly computed again where they are used.
     """
 
-    def __init__(self, kernel: Valued) -> None:
+    def __init__(self, kernel: HasElementCounts) -> None:
         self._kernel = kernel
         self._born: dict[int, int] = {}
         self._dies: dict[int, int] = {}
