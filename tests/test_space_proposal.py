@@ -50,6 +50,8 @@ def problem_of(kernel: Any, grid: Any, **arguments: Any) -> Problem:
     return Problem(kernel, arguments, grid, numbers)
 
 
+STAGES = ("num_stages", "STAGES")
+
 AXES = {
     "scale": (scale, {"BLOCK", "num_warps"}),
     "a helper's": (by_helper, {"BLOCK", "num_warps"}),
@@ -58,8 +60,7 @@ AXES = {
         tiled_matmul.kernel,
         {"BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"},
     ),
-    "two sides": (broadcast_relu.kernel, {"BLOCK_M", "BLOCK_N", "num_warps"}),
-    "rows in steps": (layernorm.kernel, {"ROWS", "BLOCK", "num_warps", "num_stages"}),
+    "rows in steps": (layernorm.kernel, {"BLOCK", "num_warps", "STAGES"}),
 }
 
 
@@ -69,10 +70,8 @@ def test_free_block_sizes_are_the_axes(name: str) -> None:
     kernel, axes = AXES[name]
     space = proposed_space(kernel)
     assert set(space.axes) == axes
-    odd = {
-        v for n, values in space.axes.items() if n != "num_stages" for v in values if v & (v - 1)
-    }
-    assert odd == set()
+    sizes = [v for n, values in space.axes.items() if n not in STAGES for v in values]
+    assert [size for size in sizes if size & (size - 1)] == []
     if name == "product":
         assert min(space.axes["BLOCK_M"]) == 16
     assert 0 < len([*space.configs()]) <= 1600
@@ -97,6 +96,26 @@ def test_a_launch_bounds_its_space() -> None:
     _, proposal = proposal_for(stepped)
     assert max(proposal.space.axes["STEP"]) == 512
     assert "WIDTH keep" in proposal.notes[0]
+
+
+@triton.jit
+def heads(x, out, n, D: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.arange(0, D)
+    mask = (at < n)[:, None]
+    values = tl.load(x + at[:, None] * D + lane[None, :], mask=mask)
+    tl.store(out + at[:, None] * D + lane[None, :], values, mask=mask)
+
+
+def test_sizes_of_the_data_are_no_axes() -> None:
+    """What the grid does not read keeps its value, though places are multiplied by it."""
+    x = torch.empty(1024, 64, device="meta")
+    grid = lambda values: (triton.cdiv(1024, values["BLOCK"]),)  # noqa: E731
+    _, proposal = proposal_for(problem_of(heads, grid, x=x, out=x, n=1024, D=64))
+    assert set(proposal.space.axes) == {"BLOCK", "num_warps"}
+    sides = {"rows": 8192, "cols": 8192}
+    _, proposal = proposal_for(broadcast_relu.problem(sides, "fp16", "meta"))
+    assert set(proposal.space.axes) == {"BLOCK_M", "BLOCK_N", "num_warps"}
 
 
 def test_a_grid_that_follows_nothing_holds_places() -> None:

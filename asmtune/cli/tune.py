@@ -263,8 +263,9 @@ def _module(kernel: str | None) -> KernelModule:
         )
     if ":" in kernel:
         raise InputError(
-            f"{kernel!r} is a plain function, and tuning needs tensors: write a kernel module "
-            "(kernels/tiled_matmul.py is the template), or decorate it with @asm_autotune"
+            f"{kernel!r} is a function, and a record is for the program that launches it: tune "
+            "the program by `asmtune run PROGRAM`, write a kernel module (kernels/tiled_matmul.py "
+            "is the template), or decorate the kernel with @asm_autotune"
         )
     return load_kernel_module(kernel)
 

@@ -342,7 +342,7 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "says"),
     [
         ("", "Missing argument"),
-        ("{}/plain.py:plain", "is a plain function, and tuning needs tensors"),
+        ("{}/plain.py:plain", "asmtune run PROGRAM"),
         ("{}/doubled.py --shape m=1", "--shape: kernel doubled: the shape lacks n"),
         ("{}/doubled.py --shapes {}/plain.py", "plain.py, line 1: "),
         ("{}/doubled.py --effort balance", "did you mean balanced?"),

@@ -1,15 +1,16 @@
 """A space proposed from a kernel's source: `space="auto"`.
 
-A `tl.constexpr` is a block size if a tile has it as its extent (`tl.arange(0, BLOCK)`), and it is
-free if the program's place or a loop follows it (`pid * BLOCK`, `range(0, K, BLOCK)`): another
-value then computes the same. One that only has to cover a row is not free.
+A `tl.constexpr` is a block size if a tile has it as its extent (`tl.arange(0, BLOCK)`). It is free
+if another value computes the same: a loop steps by it (`range(0, K, BLOCK)`), a size is divided by
+it (`cdiv(M, BLOCK)`), or a place is multiplied by it (`pid * BLOCK`) and the launch's grid follows
+it. A size of the data, or one that has to cover a row, is none of these.
 """
 
 from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from asmtune.triton_api.jit_functions import (
 _ROWS: Final = (64, 16, 32, 128, 256)
 """Extents of a product's tile, the default first; `tl.dot` takes 16 and more."""
 _DEPTHS: Final = (32, 16, 64, 128)
-_LINE: Final = (1024, 64, 128, 256, 512, 2048, 4096, 8192)
+_LINE: Final = (1024, 64, 128, 256, 512, 2048, 4096, 8192, 16384)
 _SIDES: Final = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 _TILE: Final = (64, 16384)
 """Fewest and most elements of a tile without a product."""
@@ -44,22 +45,37 @@ class Uses:
 
     Attributes:
         extents: extents of tiles.
-        placed: factors of a place (`pid * BLOCK`), or divisors of a size (`cdiv(M, BLOCK)`).
-        stepped: in the bounds or the step of a loop, with the names beside each.
+        placed: factors of a place (`pid * BLOCK`).
+        masked: extents of tiles whose places are compared with a size, or wrapped around it.
+        divided: divisors of a size (`cdiv(M, BLOCK)`).
+        stepped: steps of a loop, with the names beside each.
+        stages: numbers of stages of a loop (`tl.range(..., num_stages=STAGES)`).
         has_product: whether tiles are multiplied.
         has_loop: whether there is a loop.
+        is_persistent: whether a program goes on by the number of programs.
     """
 
     extents: set[str] = field(default_factory=set)
     placed: set[str] = field(default_factory=set)
+    masked: set[str] = field(default_factory=set)
+    divided: set[str] = field(default_factory=set)
     stepped: dict[str, set[str]] = field(default_factory=dict)
+    stages: set[str] = field(default_factory=set)
     has_product: bool = False
     has_loop: bool = False
+    is_persistent: bool = False
 
-    @property
-    def free(self) -> list[str]:
-        """Return the block sizes that may have another value, in no order."""
-        return [name for name in self.extents if name in self.placed or name in self.stepped]
+    def free(self, followed: Collection[str] | None) -> set[str]:
+        """Return the block sizes that may have another value.
+
+        `followed` has what a launch's grid reads; None where no launch is known.
+        """
+        if followed is None:
+            placed = self.divided | (self.placed & self.masked)
+        else:
+            placed = self.divided | self.placed
+            placed = placed if self.is_persistent else placed & {*followed}
+        return self.extents & (placed | self.stepped.keys())
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,8 @@ def proposed_space(kernel: Any) -> Space:
     Raises:
         SpaceError: no constexpr is a free block size; says what there is.
     """
-    return _space(kernel, _uses_of(kernel))
+    uses = _uses_of(kernel)
+    return _space(kernel, uses, uses.free(None))
 
 
 def proposal_for(problem: Problem) -> tuple[Problem, ProposedSpace]:
@@ -97,10 +114,8 @@ def proposal_for(problem: Problem) -> tuple[Problem, ProposedSpace]:
             "whose pre_hook sets them"
         )
     uses = _uses_of(problem.kernel)
-    if not callable(problem.grid):  # a grid that was computed before follows nothing
-        uses.placed &= uses.stepped.keys()
-    space = _space(problem.kernel, uses)
-    free = [name for name in space.axes if name in uses.extents]
+    space = _space(problem.kernel, uses, uses.free(_read_by_grid(problem, uses)))
+    free = [name for name in space.axes if name in uses.extents | uses.stages]
     given = {name: problem.arguments[name] for name in free if name in problem.arguments}
     own = {name: v for name, v in problem.arguments.items() if name not in given}
     launch = replace(problem, arguments=own)
@@ -111,8 +126,14 @@ def proposal_for(problem: Problem) -> tuple[Problem, ProposedSpace]:
     return launch, ProposedSpace(space, (note,))
 
 
-def _space(kernel: Any, uses: Uses) -> Space:
-    names = [name for name in jit_function(kernel).arg_names if name in uses.free]
+def _read_by_grid(problem: Problem, uses: Uses) -> Collection[str]:
+    """Return the names that a launch's grid reads; none of a grid that was computed before."""
+    sizes = dict.fromkeys(uses.extents - problem.arguments.keys(), 64)
+    return problem.watched_grid(Config(sizes))[1] if callable(problem.grid) else ()
+
+
+def _space(kernel: Any, uses: Uses, free: Collection[str]) -> Space:
+    names = [name for name in jit_function(kernel).arg_names if name in free]
     if is_gluon(kernel) or not names:
         why = "its layouts name the warps" if is_gluon(kernel) else "none is a free block size"
         listed = ", ".join(sorted(constexprs(kernel))) or "none"
@@ -125,11 +146,11 @@ def _space(kernel: Any, uses: Uses) -> Space:
         is_line = len(uses.extents) == 1 or name in uses.stepped
         values: tuple[int, ...] = _LINE if is_line else _SIDES
         if uses.has_product:
-            values = _DEPTHS if name in uses.stepped and name not in uses.placed else _ROWS
+            values = _DEPTHS if name in uses.stepped else _ROWS
         axes[name] = values
     axes["num_warps"] = (4, 2, 8) if uses.has_product else (4, 1, 2, 8, 16)
-    if uses.has_loop:
-        axes["num_stages"] = (3, 2, 4, 5) if uses.has_product else (3, 1, 2)
+    stages = (3, 2, 4, 5) if uses.has_product else (3, 1, 2)
+    axes |= dict.fromkeys(uses.stages or ["num_stages"] * uses.has_loop, stages)
     space = Space(axes)
     if len(names) > 1 and not uses.has_product:
         space = space.where("a tile of 64 to 16384 elements", _sized(names))
@@ -152,7 +173,7 @@ def _bounded(problem: Problem, space: Space, uses: Uses, given: Mapping[str, Any
             axes[name] = [v for v in axes[name] if v < 2 * whole[0]] or axes[name][:1]
     first = {name: values[0] for name, values in axes.items()}
     for name in [*axes]:
-        if name in uses.placed:
+        if name in uses.placed | uses.divided and callable(problem.grid):
             axes[name] = _followed(problem, axes, name, first)
     for name, value in given.items():
         axes[name] = [value, *(other for other in axes[name] if other != value)]
@@ -197,18 +218,43 @@ class _Reader(ast.NodeVisitor):
 
     def __init__(self, uses: Uses, names: dict[str, str], seen: dict[str, Any], depth: int) -> None:
         self._uses, self._names, self._seen, self._depth = uses, names, seen, depth
+        self._places: dict[str, set[str]] = {}
 
     def _own(self, node: ast.AST) -> Iterator[str]:
         for one in ast.walk(node):
             if isinstance(one, ast.Name) and one.id in self._names:
                 yield self._names[one.id]
 
+    def _placed_by(self, node: ast.AST) -> Iterator[str]:
+        """Yield the constexprs of places in an expression: named there, or assigned before."""
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name):
+                yield from self._places.get(one.id, ())
+        yield from self._own(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Note the constexprs behind a variable."""
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self._places[target.id] = {*self._placed_by(node.value)}
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        """Note which places are compared with a size."""
+        self._uses.masked.update(self._placed_by(node.left))
+        self.generic_visit(node)
+
     def visit_For(self, node: ast.For) -> None:
-        """Note the loop, what is in its bounds, and the sizes beside it."""
+        """Note the loop, the step of its bounds, and the sizes beside it."""
         self._uses.has_loop = True
-        beside = {one.id for one in ast.walk(node.iter) if isinstance(one, ast.Name)}
-        for name in self._own(node.iter):
-            self._uses.stepped.setdefault(name, set()).update(beside - {name})
+        if isinstance(node.iter, ast.Call):
+            beside = {one.id for one in ast.walk(node.iter) if isinstance(one, ast.Name)}
+            steps = [*node.iter.args[2:3], *map(_divisor, ast.walk(node.iter))]
+            for name in (name for step in steps if step is not None for name in self._own(step)):
+                self._uses.stepped.setdefault(name, set()).update(beside - {name})
+            for keyword in node.iter.keywords:
+                if keyword.arg == "num_stages":
+                    self._uses.stages.update(self._own(keyword.value))
         self.generic_visit(node)
 
     def visit_While(self, node: ast.While) -> None:
@@ -217,13 +263,15 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Note factors and divisors."""
-        for side, other in ((node.left, node.right), (node.right, node.left)):
-            is_name = isinstance(side, ast.Name) and side.id in self._names
-            is_divisor = isinstance(node.op, ast.FloorDiv) and side is node.right
-            is_placed = isinstance(node.op, ast.Mult) or is_divisor
-            if is_name and is_placed and not isinstance(other, ast.Constant):
-                self._uses.placed.update(self._own(side))
+        """Note factors of places, divisors of sizes, and places that wrap around."""
+        if isinstance(node.op, ast.Mult):
+            for side, other in ((node.left, node.right), (node.right, node.left)):
+                if isinstance(side, ast.Name) and not isinstance(other, ast.Constant):
+                    self._uses.placed.update(self._own(side))
+        elif isinstance(node.op, ast.Mod):
+            self._uses.masked.update(self._placed_by(node.left))
+        elif (divisor := _divisor(node)) is not None:
+            self._uses.divided.update(self._own(divisor))
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -235,8 +283,9 @@ class _Reader(ast.NodeVisitor):
                 self._uses.extents.update(self._own(argument))
         if name in ("dot", "dot_scaled"):
             self._uses.has_product = True
-        if name == "cdiv" and len(node.args) == 2:
-            self._uses.placed.update(self._own(node.args[1]))
+        if (divisor := _divisor(node)) is not None:
+            self._uses.divided.update(self._own(divisor))
+        self._uses.is_persistent |= name == "num_programs"
         function = self._seen.get(name)
         if (
             hasattr(function, "arg_names")
@@ -257,6 +306,16 @@ class _Reader(ast.NodeVisitor):
         }
         seen = variables_seen(function)
         _Reader(self._uses, names, seen, self._depth + 1).visit(_tree(function))
+
+
+def _divisor(node: ast.AST) -> ast.expr | None:
+    """Return what a size is divided by: `cdiv(M, BLOCK)` or `M // BLOCK`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        return node.right
+    if isinstance(node, ast.Call) and len(node.args) == 2:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return node.args[1] if name == "cdiv" else None
+    return None
 
 
 _TILES: Final = frozenset(
