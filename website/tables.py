@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from benchmarks import (
     ablate,
+    auto_space,
     backward_passes,
     cold_start,
-    auto_space,
     first_stage,
     host_cost,
     launch_cost,
