@@ -197,7 +197,9 @@ def test_a_function_in_python() -> None:
     assert report.shape == {"n": 4096}
     with pytest.raises(ArgumentTypeError, match="is a kernel"):
         asmtune.prune_report(scale, x, x)
-    loaded = only_launch(halved, (x, x), load_target("H200"))
+    real = torch.ones(4096)
+    loaded = only_launch(halved, (real, real), load_target("H200"))
+    assert loaded.problem.arguments["x_ptr"].is_meta
     assert loaded.problem.programs(loaded.space.first(n=4096)) == (64, 1, 1)
     assert "triton" in sys.modules
 

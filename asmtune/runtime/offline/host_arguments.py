@@ -17,6 +17,7 @@ from asmtune.core.dtypes import TORCH_NAMES, torch_dtype
 from asmtune.core.inputs.patterns import Pattern
 from asmtune.core.inputs.plain_functions import POINTER, Pointer, index_tensor
 from asmtune.core.inputs.shapes import parse_value, unique
+from asmtune.core.meta_values import MOST
 from asmtune.triton_api.tensors import tree_leaves, tree_map
 
 
@@ -33,6 +34,23 @@ class HostArguments:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     known: Sequence[tuple[Any, Any]] = ()
+
+    @classmethod
+    def of(cls, *args: Any) -> HostArguments:
+        """Take a caller's own arguments: tensors lend sizes, and small ones of integers values."""
+        known: list[tuple[Any, Any]] = []
+
+        def lent(value: Any) -> Any:
+            if not is_tensor(value) or value.is_meta:
+                return value
+            made = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device="meta"
+            )
+            if not value.is_floating_point() and value.numel() <= MOST:
+                known.append((made, value.detach().cpu()))
+            return made
+
+        return cls(tree_map(lent, args), known=known)
 
     @property
     def nbytes(self) -> int:

@@ -187,7 +187,7 @@ def host_launches(
 def only_launch(function: Any, arguments: tuple[Any, ...], target: Target) -> LoadedKernel:
     """Call a function as on a target; return the one launch that it makes.
 
-    Tensors of other devices than "meta" stay where they are, and are not written to.
+    Tensors of any device serve; they are neither written to nor copied.
 
     Raises:
         ArgumentTypeError: the function is a kernel, or launches nothing or several kernels.
@@ -198,7 +198,7 @@ def only_launch(function: Any, arguments: tuple[Any, ...], target: Target) -> Lo
             f"{name} is a kernel: give the Python function that launches it, with its arguments, "
             "or Problem(kernel, {'n': 4096, ...}, grid) and a space"
         )
-    loaded = host_launches(function, HostArguments(arguments), assumed_gpu(target), name)
+    loaded = host_launches(function, HostArguments.of(*arguments), assumed_gpu(target), name)
     if len(loaded) > 1:
         names = ", ".join(one.problem.name for one in loaded)
         raise ArgumentTypeError(
