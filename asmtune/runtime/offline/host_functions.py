@@ -187,7 +187,7 @@ def host_launches(
 def only_launch(function: Any, arguments: tuple[Any, ...], target: Target) -> LoadedKernel:
     """Call a function as on a target; return the one launch that it makes.
 
-    Tensors of any device serve; they are neither written to nor copied.
+    Tensors of any device serve, and are not written to.
 
     Raises:
         ArgumentTypeError: the function is a kernel, or launches nothing or several kernels.
