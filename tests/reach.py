@@ -25,7 +25,16 @@ PACKAGES = {"asmtune.kernels": "kernels", "asmtune.shipped": "cache"}
 """Packages that lie elsewhere than their names say."""
 
 NAMED = re.compile(r"(?:asmtune|benchmarks|website|tests)(?:\.\w+)+")
-CORE = ("asmtune", "docs", "tests", "README.md", "CHANGELOG.md", "ARCHITECTURE.md")
+CORE = (
+    "asmtune",
+    "docs",
+    "tests",
+    "README.md",
+    "AGENTS.md",
+    "llms.txt",
+    "CHANGELOG.md",
+    "ARCHITECTURE.md",
+)
 """Where a change does not concern every test: the core's run anyway, groups name what they read."""
 
 GROUPS = {

@@ -105,8 +105,8 @@ class Block:
 
 
 def pages() -> tuple[Path, ...]:
-    """List README and every page of docs/, by name."""
-    return (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+    """List README, AGENTS.md and every page of docs/, by name."""
+    return (ROOT / "README.md", ROOT / "AGENTS.md", *sorted(DOCS.rglob("*.md")))
 
 
 def in_repository(page: Path) -> bool:

@@ -55,12 +55,6 @@ def _document(benchmark: Any, *names: str) -> str:
 TABLES |= {name: partial(_document, *of) for name, of in DOCUMENTS.items()}
 
 
-@shown()
-def first_look() -> str:
-    """Compare the seconds of two tunings, and of all."""
-    return side_by_side.document(results("side_by_side"), ("gemm", "attention"))
-
-
 @shown(packages="packages")
 def of_programs(name: str) -> str:
     """Compare the seconds of first calls of public packages."""

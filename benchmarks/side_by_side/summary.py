@@ -59,18 +59,10 @@ _NAMES: Final = {
 STAR: Final = " *"
 
 
-def document(content: Mapping[str, Any], kernels: Sequence[str] | None = None) -> str:
-    """Tabulate the seconds of whole tunings, and say what was scaled.
-
-    Args:
-        content: the results.
-        kernels: those whose first task is listed; None for all tasks.
-    """
+def document(content: Mapping[str, Any]) -> str:
+    """Tabulate the seconds of whole tunings, and say what was scaled."""
     tasks = [task for task in content["tasks"] if "error" not in task]
     means, cores = content["summary"], content["cores_a_lane"]
-    listed = tasks
-    if kernels is not None:
-        listed = [next(t for t in tasks if t["kernel"] == kernel) for kernel in kernels]
     total, speed = means["seconds"], means["speed"]
     share = f"{speed['geomean']:.3f} (worst {speed['worst']:.3f})"
     label = f"{means['tasks']} tasks of {len({task['kernel'] for task in tasks})} kernels"
@@ -79,7 +71,7 @@ def document(content: Mapping[str, Any], kernels: Sequence[str] | None = None) -
     heads = (f"{device_of(content)}, {cores} cores, caches empty", "`triton.autotune`")
     heads += (f"all compiled by {cores}, timed 5/20 ms", "asmtune")
     heads += ("speed of the config chosen, best of all timed 5/20 ms = 1",)
-    rows = [*map(_task, listed), [label, *seconds, f"{total['asmtune']:.0f} s", share]]
+    rows = [*map(_task, tasks), [label, *seconds, f"{total['asmtune']:.0f} s", share]]
     return "\n\n".join([table(heads, rows), *_notes(content)])
 
 

@@ -1,4 +1,4 @@
-"""The commands of README's `make` targets, read from a dry run.
+"""The commands of CONTRIBUTING's `make` targets, read from a dry run.
 
 Continuous integration runs `make test-all` itself (.ci/run), which begins with `make setup`.
 """

@@ -84,6 +84,13 @@ def test_the_tutorial_shows_what_its_commands_print() -> None:
     assert any(block.needs_gpu for block in shown)
 
 
+def test_front_pages_are_short() -> None:
+    """What a stranger reads first stays within its lines."""
+    most = {"README.md": 130, "AGENTS.md": 60, "llms.txt": 30, "docs/index.md": 80}
+    lines = {page: (ROOT / page).read_text().count("\n") for page in most}
+    assert {page: count for page, count in lines.items() if count > most[page]} == {}
+
+
 def test_pages_are_found() -> None:
     """The list above is not empty, and has blocks of each kind that is run."""
     found = [block for page in PAGES for block in blocks(page)]
