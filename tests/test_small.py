@@ -90,9 +90,11 @@ def untold() -> Work | None:
     raise AssertionError("TTIR was asked for")
 
 
-@pytest.mark.parametrize(("side", "expected"), [(256, True), (512, True), (4096, False)])
+@pytest.mark.parametrize(
+    ("side", "expected"), [(256, True), (512, True), (1024, False), (4096, False)]
+)
 def test_products_by_their_sizes(side: int, expected: bool, monkeypatch: Any) -> None:
-    """GEMMs of 256 and 512 cubed are small on an H200, 4096 is not; nothing else is looked at."""
+    """GEMMs of 256 and 512 cubed are small on an H200, 1024 is not; nothing else is looked at."""
     monkeypatch.setattr(Front, "work", untold)
     assert (small_us(multiplied(side, side, side), H200, HOST, untold) is not None) is expected
 

@@ -60,7 +60,7 @@ def small_us(
     """
     most = limit_us(problem, limit)
     us = arguments_us(problem, target)
-    if us < most and not _is_told(problem):
+    if us < most < math.inf and not _is_told(problem):
         work = read_work()
         if work is None or not work.evaluated:
             return None
