@@ -60,6 +60,7 @@ _FOLDERS = {
     "kernel_checks": "asmtune.workshop.kernel_checks",
     "kernels": "asmtune.kernels",
     "lowprec": "asmtune.workshop.lowprec",
+    "rules": "asmtune.core.size_rules",
 }
 
 __all__ = [

@@ -85,9 +85,11 @@ Where = Annotated[
 def list_records(
     kernel: Kernel = None, device: Device = None, where: Where = None, as_json: Json = False
 ) -> None:
-    """List every tuned config: the user's, unfinished runs, what is but predicted, the shipped.
+    """List every tuned config: the user's, unfinished runs, the shipped; and untimed choices.
 
-    Key, config and origin of each are checked; its timings are counted, and `verify` checks them.
+    A config of layer `predicted` is the model's, one of layer `small` that of a launch too small
+    to tune. Key, config and origin of each are checked; its timings are counted, and `verify`
+    checks them.
     """
     with existing_store(where) as store:
         rows = _listed(store, kernel, device)
@@ -104,8 +106,8 @@ def _listed(
         for run in store.unfinished(kernel, device):
             yield record_row("unfinished", run)
         for one in store.predictions(kernel, device):
-            facts = (one.config.to_dict(), one.provenance.date)
-            yield record_row("predicted", RecordSummary.at(one.key, *facts))
+            summary = RecordSummary.at(one.key, one.config.to_dict(), one.provenance.date)
+            yield record_row("small" if one.is_small else "predicted", summary)
     for record in shipped_records():
         if kernel in (None, record.key.kernel) and device in (None, record.key.device):
             yield record_row("shipped", RecordSummary.of(record))

@@ -67,7 +67,7 @@ def run(
         str, typer.Option(help="For a new key: tune, predict, background or raise.")
     ] = "tune",
     small: Annotated[
-        bool, typer.Option(help="Take the model's pick where a kernel is shorter than a launch.")
+        bool, typer.Option(help="Tune nothing where a kernel is shorter than its launch.")
     ] = True,
     store: Annotated[
         str | None, typer.Option(help="Path or URL of the store; else the user's own.")

@@ -5,5 +5,6 @@ arguments (`inputs/`). It gives a `Problem`, a kernel with its arguments and gri
 `Config` points (`space/`). A `Target` (`hardware/`) holds a device's limits and rates, and
 `occupancy` computes with them. `index_values` and `meta_values` say what index tensors hold.
 `keys/` reads the key that a tuned config is stored by, and `records/` holds the results.
-`failures` turns exceptions of compilers and user code into values.
+`size_rules` choose a config by sizes alone, and `failures` turns exceptions of compilers and user
+code into values.
 """

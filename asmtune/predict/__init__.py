@@ -5,6 +5,7 @@
   the same features, so that one scorer ranks before and after compiling.
 - `score` judges: rules drop configs that cannot run, scorers rank the rest, and a measured error
   says how many ranks are worth keeping.
+- `small` tells by arithmetic whether a launch is too small to tune.
 - `why` says why a config is slow: access patterns by line, and findings.
 - `prune` is the funnel: it takes a space, compiles configs or sketches of them, and returns a
   report of the configs worth timing, with a reason for every dropped one.

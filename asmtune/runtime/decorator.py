@@ -14,9 +14,9 @@ from asmtune.core.keys.parts import KeySource
 from asmtune.core.space.space import AUTO, Space
 from asmtune.runtime.checks import FORM, check_configs
 from asmtune.runtime.options import (
-    HOST_LAUNCH_US,
     Arguments,
     DecoratorOptions,
+    Limit,
     OnMiss,
     Pruning,
     SpaceSource,
@@ -61,7 +61,7 @@ def asm_autotune(
     tolerance: float | None = None,
     on_miss: OnMiss = "tune",
     fallback: Config | Callable[[Arguments], Any] | None = None,
-    skip_tuning_below_us: float | None = HOST_LAUNCH_US,
+    skip_tuning_below_us: Limit | None = "host",
     use_nearest_shape: bool = False,
 ) -> Callable[[Any], AsmAutotuner]:
     """Tune a Triton kernel on its first launch with a new key, then remember the config.
@@ -136,8 +136,9 @@ def asm_autotune(
         fallback: a config, or a function of the arguments by name that gives one, to launch where
             nothing is tuned or predicted; by default the space's default config.
         skip_tuning_below_us: microseconds; a launch that is predicted to take less is not worth
-            timing, and takes `fallback`'s config if it is given, else the model's first pick. By
-            default what a launch costs the host; None times every key.
+            timing, and takes `fallback`'s config if it is given, else that of `rules.gemm` where
+            the space has a product's blocks, else the default. "host" (default): twice the work
+            takes less than the launch costs the host. None times every key.
         use_nearest_shape: whether a key that no store has takes the config of the nearest record,
             of another shape or device, until it is tuned; by default False.
 

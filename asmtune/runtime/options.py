@@ -149,9 +149,8 @@ OnMiss = Literal["tune", "predict", "background", "raise"]
 
 ON_MISS: Final[tuple[str, ...]] = get_args(OnMiss)
 
-HOST_LAUNCH_US: Final = 6.8
-"""Host time of a launch by `@triton.jit` on an H200 machine (`triton.autotune` takes 20.8 us). A
-shorter kernel waits for the host, whatever its config, unless a CUDA graph launches it."""
+Limit = float | Literal["host"]
+"""`skip_tuning_below_us=` of a decorator: microseconds, or what a launch costs the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +166,7 @@ class DecoratorOptions:
 
     space: SpaceSource
     key: KeySource = ()
-    skip_tuning_below_us: float | None = HOST_LAUNCH_US
+    skip_tuning_below_us: Limit | None = "host"
     fallback: Config | Callable[[Arguments], Any] | None = None
     on_miss: OnMiss = "tune"
     use_nearest_shape: bool = False
@@ -180,10 +179,10 @@ class DecoratorOptions:
             raise ArgumentTypeError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
         limit_us, own = self.skip_tuning_below_us, self.fallback
         is_number = isinstance(limit_us, int | float) and not isinstance(limit_us, bool)
-        if limit_us is not None and not (is_number and limit_us >= 0):
+        if limit_us is not None and limit_us != "host" and not (is_number and limit_us >= 0):
             raise ArgumentTypeError(
                 f"skip_tuning_below_us={shortened(repr(limit_us))}: give microseconds, a number "
-                "of 0 or more, or None"
+                'of 0 or more, "host" or None'
             )
         if not isinstance(self.use_nearest_shape, bool):
             raise ArgumentTypeError(

@@ -23,7 +23,6 @@ from asmtune.store.lookup import (
     StoreFinding,
     StoreLookup,
     StoreWarning,
-    differences,
     judge,
     merge_outcomes,
     unfinished_runs,
@@ -305,7 +304,7 @@ class Store(Database):
     def find_prediction(self, key: TuneKey, expected: Provenance) -> StoredPrediction | None:
         """Return the valid prediction of a key; a damaged row counts as none."""
         stored = self._select(records.PREDICTIONS, of_key(predictions, key))
-        return next((p for p in stored if not differences(p.provenance, expected)), None)
+        return next((p for p in stored if p.holds(expected)), None)
 
     def predictions(
         self, kernel: str | None = None, device: str | None = None

@@ -19,7 +19,7 @@ from asmtune.base.trust import trusted_file
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.store import codec
-from asmtune.store.lookup import differences
+from asmtune.store.lookup import StoredPrediction, differences
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
     BESIDE,
@@ -36,7 +36,7 @@ PATIENCE_S: Final = 1.0
 """Seconds to wait for a lock. Readers of SQLite's write-ahead log wait for nobody, except while
 the log is being made or recovered."""
 
-Origin = Literal["tuned", "predicted"]
+Origin = Literal["tuned", "predicted", "small"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StoredConfig:
 
     Attributes:
         config: config to launch; without `pre_hook`.
-        how: "tuned", or "predicted" and never timed.
+        how: "tuned", or never timed: "predicted", or too "small" to tune.
         predicted_us: predicted microseconds of a launch; None for a tuned config.
         tried: names of the alternatives that were timed beside it, or that failed.
     """
@@ -123,8 +123,10 @@ def _valid(row: dict[str, Any], expected: Provenance) -> StoredConfig | None:
         InputError: the row is malformed, or does not match its digest or its seal.
     """
     head = codec.read_row(row)
+    if "predicted_us" in row:
+        made = StoredPrediction(head.key, head.winner, row["predicted_us"], head.provenance)
+        how: Origin = "small" if made.is_small else "predicted"
+        return StoredConfig(made.config, how, made.predicted_us) if made.holds(expected) else None
     if differences(head.provenance, expected):
         return None
-    if "predicted_us" in row:
-        return StoredConfig(head.winner, "predicted", row["predicted_us"])
     return StoredConfig(head.winner, "tuned", tried=codec.read_tried(row["tried"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from asmtune.core.config import Config
@@ -62,21 +62,36 @@ class EarlierOutcomes:
     failures: tuple[tuple[Config, Failure], ...] = ()
 
 
+SMALL: Final = "small"
+"""`Provenance.space` of a key that was found too small to tune: no space was searched."""
+
+
 @dataclass(frozen=True)
 class StoredPrediction:
-    """The config that the model chose for a key, without timing anything.
+    """The config that the model chose for a key, or that a small one got; nothing was timed.
 
     Attributes:
         key: key of the launch.
-        config: the model's first choice; without `pre_hook` where it comes from a store.
+        config: the config; without `pre_hook` where it comes from a store.
         predicted_us: predicted microseconds of a launch; None where no time is predicted.
-        provenance: source, space and versions it was made with.
+        provenance: source, space and versions it was made with; the space is `SMALL` of a key
+            that was found too small to tune.
     """
 
     key: TuneKey
     config: Config
     predicted_us: float | None
     provenance: Provenance
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether the key was found too small to tune."""
+        return self.provenance.space == SMALL
+
+    def holds(self, expected: Provenance) -> bool:
+        """Return whether it is valid now; what was found small, in any space."""
+        now = replace(expected, space=SMALL) if self.is_small else expected
+        return not differences(self.provenance, now)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ Tables:
     keys           tuned keys: all of a record that a launch or a listing needs
     outcomes       timings and failures of each, as JSON
     trials         timings and failures of runs that have not ended
-    predictions    configs that the model chose and nobody has timed
+    predictions    configs that nobody has timed: of the model, or of launches too small to tune
     leases         keys that a process is tuning now
     meta           the schema's version, and a random name of the store
 """

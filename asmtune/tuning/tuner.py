@@ -28,13 +28,13 @@ from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
+from asmtune.ir.ttir.work import Work
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.memory import returning_memory
 from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.prune.picking import first_pick, small_pick
+from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
@@ -182,7 +182,18 @@ class Tuner:
         with _preserved_from_hooks(request):
             pick = first_pick(self.funnel, request.problem, request.space)
             self.funnel.front(request.problem).hand_to_triton(pick.config)
-        return self._store_prediction(request, pick)
+        prediction = StoredPrediction(request.key, pick.config, pick.predicted_us, request.expected)
+        self.store.save_prediction(prediction)
+        return prediction
+
+    def work(self, request: TuningRequest) -> Work | None:
+        """Return the work of the default config by its TTIR; None if it cannot be read."""
+        default = request.space.first(**request.problem.shape)
+        if not self.ranks or default.ir_override is not None:
+            return None
+        with _preserved_from_hooks(request):
+            work = self.funnel.front(request.problem).work(default)
+        return work if isinstance(work, Work) else None
 
     def runs(self, request: TuningRequest, config: Config) -> bool:
         """Return whether a config's machine code fits this device; compiles it, launches nothing.
@@ -197,29 +208,6 @@ class Tuner:
             if verdict.kept:
                 self.funnel.front(request.problem).hand_to_triton(config)
         return verdict.kept
-
-    def predict_small(
-        self, request: TuningRequest, limit_us: float | None
-    ) -> StoredPrediction | None:
-        """Predict as `predict` does; None if no predicted time is below a limit.
-
-        Raises:
-            InputError: as `predict`.
-            CompileError: as `predict`.
-            StoreError: as `predict`.
-        """
-        if not self.ranks:
-            return None
-        with _preserved_from_hooks(request):
-            pick = small_pick(self.funnel, request.problem, request.space, limit_us)
-            if pick is not None:
-                self.funnel.front(request.problem).hand_to_triton(pick.config)
-        return None if pick is None else self._store_prediction(request, pick)
-
-    def _store_prediction(self, request: TuningRequest, pick: Verdict) -> StoredPrediction:
-        prediction = StoredPrediction(request.key, pick.config, pick.predicted_us, request.expected)
-        self.store.save_prediction(prediction)
-        return prediction
 
     def _leased(
         self, request: TuningRequest, *, force: bool, beside: TuneRecord | None = None

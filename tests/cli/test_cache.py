@@ -25,7 +25,7 @@ from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRec
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoredPrediction
+from asmtune.store.lookup import SMALL, StoredPrediction
 from asmtune.store.places import DamagedStoreError
 
 
@@ -326,13 +326,16 @@ def test_clear_removes_a_damaged_record(filled: Path) -> None:
     assert len(run("ls").stdout.splitlines()) == 3
 
 
-def test_what_is_only_predicted(filled: Path) -> None:
-    """What the model chose is listed as such, is neither exported nor imported, and is cleared."""
-    key = record(9).key
-    guess = StoredPrediction(key, Config({"BLOCK_M": 16}), 5.5, record(9).provenance)
+@pytest.mark.parametrize("layer", ["predicted", "small"])
+def test_what_is_only_predicted(filled: Path, layer: str) -> None:
+    """What nothing timed is listed as such, is neither exported nor imported, and is cleared."""
+    key, made_with = record(9).key, record(9).provenance
+    if layer == "small":
+        made_with = replace(made_with, space=SMALL)
+    guess = StoredPrediction(key, Config({"BLOCK_M": 16}), 5.5, made_with)
     with Store.open(filled) as store:
         store.save_prediction(guess)
-    listed = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "predicted"]
+    listed = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == layer]
     assert [(row["key"], row["winner"]["BLOCK_M"], row["median_us"]) for row in listed] == [
         (key_digest(key)[:12], 16, None)
     ]

@@ -19,7 +19,6 @@ from asmtune.runtime.misses import background as copies
 from asmtune.runtime.misses.background import BackgroundQueue, BackgroundWarning, queue_of
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
-from asmtune.runtime.options import HOST_LAUNCH_US
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
 from tests import tuning_support as support
@@ -159,11 +158,11 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
 
 
 def test_small_is_seen_in_the_background(host: Host, told: Told) -> None:
-    """Whether a problem is small is predicted in the thread as well; then nothing is timed."""
-    resolver = later(host, told, skip_tuning_below_us=HOST_LAUNCH_US)
+    """Whether a problem is small is decided in the thread as well; then nothing is timed."""
+    resolver = later(host, told, skip_tuning_below_us="host")
     assert resolver.resolve(miss()).how == "fallback"
     found = told.next()
-    assert (found.how, found.final, host.machine.timed) == ("predicted", True, [])
+    assert (found.how, found.final, host.machine.timed) == ("small", True, [])
 
 
 def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

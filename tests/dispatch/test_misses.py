@@ -12,12 +12,11 @@ import torch
 from asmtune.base.errors import CompileError, MemoryShortError, MissError
 from asmtune.compile import pool
 from asmtune.core.config import Config
+from asmtune.core.hardware.model import LAUNCH_US as LEAST_US
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.predict.score.roofline import LAUNCH_US as LEAST_US
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver, TunersByDevice
-from asmtune.runtime.options import HOST_LAUNCH_US as SMALL_US
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction, StoreWarning
@@ -133,10 +132,7 @@ def test_nothing_can_be_predicted(host: Host, monkeypatch: pytest.MonkeyPatch) -
     assert described(found) == ("fallback", True, SLOWEST)
 
 
-@pytest.mark.parametrize(
-    "options", [{"on_miss": "predict"}, {"skip_tuning_below_us": 4096}], ids=str
-)
-def test_a_prediction_leaves_the_arguments_alone(host: Host, options: dict[str, Any]) -> None:
+def test_a_prediction_leaves_the_arguments_alone(host: Host) -> None:
     """What configs' hooks do to the arguments while they are compiled is undone."""
     hooked: list[int] = []
 
@@ -147,11 +143,11 @@ def test_a_prediction_leaves_the_arguments_alone(host: Host, options: dict[str, 
     blocks = (128, 256, 512)
     space = Space.from_configs([Config({"BLOCK": b, "FLAW": 0}, pre_hook=hook) for b in blocks])
     at = miss(space=space)
-    found = host.resolver(space=space, **options).resolve(at)
+    found = host.resolver(space=space, on_miss="predict").resolve(at)
     assert (found.how, found.config.pre_hook) == ("predicted", hook)
     assert set(hooked) == set(blocks)
     assert bool((at.problem.arguments["out_ptr"] == 7.0).all())
-    again = host.resolver(space=space, **options).resolve(at)
+    again = host.resolver(space=space, on_miss="predict").resolve(at)
     assert (again.config, again.config.pre_hook) == (found.config, hook)
 
 
@@ -192,12 +188,61 @@ def test_a_launch_without_memory_to_tune(
         Tuner.open("", TuneOptions.of({})).resolve(at)
 
 
-def test_small_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel shorter than its launch takes the first pick, untimed, in later processes too."""
-    first = host.resolver(skip_tuning_below_us=SMALL_US).resolve(miss())
-    assert (first.how, first.final, host.machine.timed) == ("predicted", True, [])
-    monkeypatch.setattr(Tuner, "open", closed)
-    assert host.resolver(skip_tuning_below_us=SMALL_US).resolve(miss()).config == first.config
+def test_small_is_decided_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel shorter than its launch takes the default, which is stored; nothing is compiled."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Tuner, "open", closed)
+        first = host.resolver(skip_tuning_below_us="host").resolve(miss())
+    assert described(first) == ("small", True, support.DEFAULT)
+    with store(host) as opened:
+        (row,) = opened.predictions()
+        assert opened.records() == []
+    assert (row.is_small, row.config) == (True, support.DEFAULT)
+    assert row.predicted_us is not None
+    with monkeypatch.context() as patched:
+        patched.setattr("asmtune.predict.small.small_us", None)
+        again = host.resolver(skip_tuning_below_us="host").resolve(miss())
+        assert described(again) == ("small", True, support.DEFAULT)
+        below = host.resolver(skip_tuning_below_us=row.predicted_us + 0.01)
+        assert below.resolve(miss()).how == "small"
+    # Another process's limit may be lower, and the model is not asked by halves.
+    assert host.resolver(skip_tuning_below_us=LEAST_US).resolve(miss()).how == "tuned"
+    with store(host) as opened:
+        assert list(opened.predictions()) == []
+    assert host.resolver(skip_tuning_below_us="host").resolve(miss()).how == "known"
+
+
+def test_small_by_the_default_s_ttir(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the arguments do not tell the work, TTIR does, without sketch or compile."""
+    monkeypatch.setattr("asmtune.predict.small._is_told", lambda _: False)
+    monkeypatch.setattr("asmtune.predict.prune.front.Front.verdicts", None)
+    found = host.resolver(skip_tuning_below_us="host").resolve(miss())
+    assert described(found) == ("small", True, support.DEFAULT)
+    assert len(host.opened) == 1
+
+
+def test_small_is_no_prediction(host: Host) -> None:
+    """The model is asked where only small was found; what it then picks is not replaced."""
+    host.resolver(skip_tuning_below_us="host").resolve(miss())
+    picked = host.resolver(on_miss="predict").resolve(miss())
+    assert picked.how == "predicted"
+    small = host.resolver(skip_tuning_below_us="host").resolve(miss())
+    assert described(small) == ("small", True, picked.config)
+    with store(host) as opened:
+        assert [row.is_small for row in opened.predictions()] == [False]
+
+
+def test_small_holds_in_spaces_that_have_the_config(host: Host) -> None:
+    """In another space the config counts if it is there; else a decision is made anew, silently."""
+    host.resolver(skip_tuning_below_us="host").resolve(miss())
+    for listed, expected in (
+        ([support.BEST, support.DEFAULT], support.DEFAULT),
+        ([support.BEST, SLOWEST], support.BEST),
+    ):
+        space = Space.from_configs(listed)
+        resolver = host.resolver(space=space, skip_tuning_below_us="host")
+        with warnings.catch_warnings(action="error"):
+            assert resolver.resolve(miss(space=space)).config == expected
 
 
 @pytest.mark.slow
@@ -325,7 +370,7 @@ def test_what_may_not_fit_is_compiled_or_left_out(host: Host) -> None:
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
     monkeypatch.setattr(Tuner, "open", closed)
-    resolver = host.resolver(on_miss=on_miss, fallback=SLOWEST, skip_tuning_below_us=SMALL_US)
+    resolver = host.resolver(on_miss=on_miss, fallback=SLOWEST, skip_tuning_below_us="host")
     found = resolver.resolve(miss(), capturing=True)
     assert described(found) == ("fallback", False, SLOWEST)
     with store(host) as opened:
@@ -362,7 +407,7 @@ def test_device_without_a_target() -> None:
     from asmtune.runtime.options import DecoratorOptions
 
     options = DecoratorOptions(
-        space=support.space(), skip_tuning_below_us=SMALL_US, on_miss="predict"
+        space=support.space(), skip_tuning_below_us="host", on_miss="predict"
     )
     with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
         assert Resolver(options).resolve(at).how == "fallback"

@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.core.config import Config
+from asmtune.core.hardware.model import DRAM_SHARE, LAUNCH_US, dram_rate
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.roofline import (
-    DRAM_SHARE,
-    LAUNCH_US,
     OVERLAP_SHARE,
     SERIAL_SHARE,
     START_CYCLES,
-    dram_rate,
     predict,
     rounded_terms,
 )

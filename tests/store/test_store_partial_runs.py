@@ -16,7 +16,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import config_text, key_digest
 from asmtune.store.database import Store
-from asmtune.store.lookup import EarlierOutcomes, StoredPrediction
+from asmtune.store.lookup import SMALL, EarlierOutcomes, StoredPrediction
 
 KEY = record().key
 GROWN = replace(PROVENANCE, space="b" * 64)
@@ -170,6 +170,19 @@ def test_kept_and_found(where: str) -> None:
             assert store.find_prediction(KEY, PROVENANCE) == made
         assert store.find_prediction(KEY, replace(PROVENANCE, space="b" * 64)) is None
         assert list(store.predictions()) == [replace(GUESS, predicted_us=None)]
+
+
+def test_small_holds_in_any_space(where: str) -> None:
+    """What was found small holds in each space, with the same source, until the key is tuned."""
+    small = replace(GUESS, provenance=replace(PROVENANCE, space=SMALL))
+    with Store.open(where) as store:
+        store.save_prediction(small)
+        for space in ("b" * 64, PROVENANCE.space):
+            assert store.find_prediction(KEY, replace(PROVENANCE, space=space)) == small
+        assert store.find_prediction(KEY, replace(PROVENANCE, source="b" * 64)) is None
+        assert store.verify() == []
+        store.save(record())
+        assert list(store.predictions()) == []
 
 
 def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:

@@ -17,8 +17,9 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
+from asmtune.core.size_rules import untuned_config
 from asmtune.core.space.space import Space
-from asmtune.predict.prune.picking import first_pick, small_pick
+from asmtune.predict.prune.picking import first_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
@@ -203,8 +204,7 @@ def test_a_pick_that_nobody_checks_is_no_file(tmp_path: Path, ptx: str) -> None:
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
     funnel = workshop(tmp_path / "w", EditedMachine()).funnel
     assert first_pick(funnel, problem(), space).config in (PLAIN, OTHER)
-    small = small_pick(funnel, problem(), space, None)
-    assert small.config in (PLAIN, OTHER)
+    assert untuned_config(problem(), space, funnel.target) in (PLAIN, OTHER)
 
 
 def test_spaces_are_told_apart_by_content(tmp_path: Path) -> None:

@@ -205,6 +205,22 @@ def runs_all_of(here: Target, other: Target) -> bool:
 L2_BYTES_PER_CYCLE: Final = 64.0
 """The most bytes between one SM and L2 in a cycle (L1's line fill on sm_80 and newer)."""
 
+LAUNCH_US: Final = 4.5
+"""Least time between two events around a launch on an H200."""
+
+DRAM_SHARE: Final = 0.88
+"""Share of the datasheet's DRAM rate that a copy reaches, if none was measured (H200: 0.885)."""
+
+
+def dram_rate(target: Target) -> float:
+    """Return the bytes a second that DRAM gives in practice."""
+    measured = target.measured_dram_bytes_per_s
+    # More than is stated was measured elsewhere: the descriptor is another device's, edited.
+    if measured is None or measured > target.dram_bytes_per_s:
+        return DRAM_SHARE * target.dram_bytes_per_s
+    return measured
+
+
 MMA_SYNC_SHARE: Final = {9: 0.65, 10: 0.5}
 """Share of the tensor rate that mma.sync reaches, by major capability; 1 elsewhere.
 

@@ -25,12 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.core.config import Config
-from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, LAUNCH_US, Target, dram_rate
 from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.score.scorer import Candidate, Scorer
-
-LAUNCH_US: Final = 4.5
-"""Least time between two events around a launch on an H200."""
 
 START_CYCLES: Final = 80.0
 """Time of an SM to start one program (measured over grids of tiny programs)."""
@@ -40,9 +37,6 @@ SERIAL_SHARE: Final = 0.12
 
 OVERLAP_SHARE: Final = 0.42
 """Part of the shorter of SM and DRAM time that the longer does not hide (measured)."""
-
-DRAM_SHARE: Final = 0.88
-"""Share of the datasheet's DRAM rate that a copy reaches, if none was measured (H200: 0.885)."""
 
 UPDATE_US: Final = 1.1e-3
 """Time of an atomic update of an address that others update at once (measured on an H200)."""
@@ -242,15 +236,6 @@ def _busy(features: FeatureValues) -> Any:
     units = _units(features).values()
     most = reduce(np.maximum, units)
     return most + SERIAL_SHARE * (reduce(np.add, units) - most)
-
-
-def dram_rate(target: Target) -> float:
-    """Return the bytes a second that DRAM gives in practice."""
-    measured = target.measured_dram_bytes_per_s
-    # More than is stated was measured elsewhere: the descriptor is another device's, edited.
-    if measured is None or measured > target.dram_bytes_per_s:
-        return DRAM_SHARE * target.dram_bytes_per_s
-    return measured
 
 
 FASTER: Final = 0.01

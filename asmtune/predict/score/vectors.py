@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.base.fingerprint import digest
-from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target
+from asmtune.core.hardware.model import L2_BYTES_PER_CYCLE, Target, dram_rate
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.score.roofline import (
@@ -25,7 +25,6 @@ from asmtune.predict.score.roofline import (
     UPDATE_US,
     Column,
     Columns,
-    dram_rate,
     predicted_us,
 )
 

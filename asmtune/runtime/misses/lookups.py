@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
+from asmtune.store.fast_lookup import FastAnswer, Origin, StoredConfig, fast_lookup
 from asmtune.store.lookup import Layer, StoredPrediction, reusable
 from asmtune.store.shipped import find_tuned, shipped_of
 
@@ -89,7 +89,7 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-How = Literal["tuned", "known", "predicted", "nearest", "fallback", "busy"]
+How = Literal["tuned", "known", "predicted", "small", "nearest", "fallback", "busy"]
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,9 @@ class Choice:
         config: the space's own config if it has an equal one, with its `pre_hook`.
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
-        how: "tuned" now, "known" to a store, "predicted" by the model, of the "nearest" stored
-            neighbour, the "fallback", or a pick while another process is "busy" tuning it.
+        how: "tuned" now, "known" to a store, "predicted" by the model, too "small" to tune, of the
+            "nearest" stored neighbour, the "fallback", or a pick while another process is "busy"
+            tuning it.
         record: with every timing, if it was tuned now; if it was known, only where it had to
             be read whole.
         compiled, timed: number of configs, if it was tuned now.
@@ -163,17 +164,23 @@ class MissLookup:
 
     @property
     def predicted(self) -> StoredConfig | None:
-        """Return the config that an earlier process predicted for the key, as the space has it."""
+        """Return what an earlier process chose untimed for the key, as the space has it."""
         seen, request = self._fast_answer.seen, self.request
         stored: StoredConfig | StoredPrediction | None = None
+        is_small = False
         if not self._fast_answer.sure:
             stored = self._store.find_prediction(request.key, request.expected)
-        elif seen is not None and seen.how == "predicted":
-            stored = seen
-        own = None if stored is None else request.own(stored.config)
-        if stored is None or own is None:
+            is_small = stored is not None and stored.is_small
+        elif seen is not None and seen.how != "tuned":
+            stored, is_small = seen, seen.how == "small"
+        if stored is None:
             return None
-        return StoredConfig(own, "predicted", stored.predicted_us)
+        if is_small:  # it is decided anew for another space, without a warning
+            own = request.space.matching(stored.config, **request.problem.shape)
+        else:
+            own = request.own(stored.config)
+        how: Origin = "small" if is_small else "predicted"
+        return None if own is None else StoredConfig(own, how, stored.predicted_us)
 
     def nearest(self, runs: Callable[[Config], bool] | None = None) -> Choice | None:
         """Return the config of the nearest neighbour, stored or shipped; see `nearest`."""

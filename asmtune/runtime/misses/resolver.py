@@ -34,6 +34,7 @@ from asmtune.runtime.events import LAUNCHING_MODULES, Notices, key_text, miss_me
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions, is_deterministic
 from asmtune.store.codec import key_digest
+from asmtune.store.lookup import SMALL, StoredPrediction
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
@@ -187,29 +188,52 @@ class Resolver:
     def _predicted_before(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction."""
         stored = lookup.predicted
-        return None if stored is None else Choice(stored.config, True, "predicted")
+        if stored is None or stored.how == "small":
+            return None
+        return Choice(stored.config, True, "predicted")
 
     def _small_before(self, lookup: MissLookup) -> Choice | None:
-        """Return an earlier process's prediction if it says that the problem is small."""
-        stored, limit_us = lookup.predicted, self.options.skip_tuning_below_us or 0.0
-        if stored is None or stored.predicted_us is None or stored.predicted_us >= limit_us:
+        """Return the config of a problem that an earlier process found small."""
+        stored, limit = lookup.predicted, self.options.skip_tuning_below_us
+        if stored is None or stored.how != "small" or stored.predicted_us is None or limit is None:
             return None
-        return self._small_choice(lookup, stored.config)
+        from asmtune.predict.small import limit_us
+
+        is_small = stored.predicted_us < limit_us(lookup.request.problem, limit)
+        return self._small_choice(lookup, stored.config) if is_small else None
 
     def _small(self, lookup: MissLookup, *, later: bool = False) -> Choice | None:
-        """Return the config of a small problem, which is not worth timing; else None."""
-        request = lookup.request
-        try:
-            tuner = self._tuners.of(request.key.device, later=later)
-            prediction = tuner.predict_small(request, self.options.skip_tuning_below_us)
-        except CompileError:
-            return None  # a sample does not compile; tuning finds out whether any config does
-        return None if prediction is None else self._small_choice(lookup, prediction.config)
+        """Return the config of a small problem, which is not worth timing; else None.
 
-    def _small_choice(self, lookup: MissLookup, predicted: Config) -> Choice:
+        It is stored; a prediction of the model stays, and its config is taken.
+        """
+        from asmtune.core.hardware.shipped import match_device
+        from asmtune.core.size_rules import untuned_config
+        from asmtune.predict.small import small_us
+        from asmtune.store.safe_store import open_user_store
+
+        request, limit = lookup.request, self.options.skip_tuning_below_us
+        device, problem = request.key.device, request.problem
+        target = match_device(device)
+        if limit is None or target is None or target.backend != "cuda":
+            return None  # the host's time was measured beside CUDA
+        us = small_us(
+            problem, target, limit, lambda: self._tuners.of(device, later=later).work(request)
+        )
+        if us is None:
+            return None
+        if (before := self._predicted_before(lookup)) is not None:
+            return self._small_choice(lookup, before.config)
+        config = untuned_config(problem, request.space, target)
+        unsearched = replace(request.expected, space=SMALL)
+        made = StoredPrediction(request.key, config, us, unsearched)
+        open_user_store(lookup.settings).save_prediction(made)
+        return self._small_choice(lookup, config)
+
+    def _small_choice(self, lookup: MissLookup, config: Config) -> Choice:
         if self.options.fallback is not None:
             return self._fallback(lookup)
-        return Choice(predicted, True, "predicted")
+        return Choice(config, True, "small")
 
     def _near(self, lookup: MissLookup) -> Choice | None:
         return lookup.nearest()

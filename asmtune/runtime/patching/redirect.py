@@ -24,7 +24,7 @@ from asmtune.triton_api.jit_functions import is_kernel, plain_name
 
 if TYPE_CHECKING:
     from asmtune.core.keys.rules import RuleSource
-    from asmtune.runtime.options import OnMiss
+    from asmtune.runtime.options import Limit, OnMiss
     from asmtune.runtime.patching.patched_autotuner import ConvertedAutotuner, PatchedAutotuner
     from asmtune.tuning.options import Check, Effort
 
@@ -41,7 +41,7 @@ class PatchOptions(TypedDict, total=False):
     on_busy: str
     check: Check
     on_miss: OnMiss
-    skip_tuning_below_us: float | None
+    skip_tuning_below_us: Limit | None
     use_nearest_shape: bool
     buckets: RuleSource
 
