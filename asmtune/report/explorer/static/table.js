@@ -65,8 +65,9 @@ export class Table {
   }
 
   #heading() {
-    const down = this.state.sort.startsWith("-");
-    const sorted = down ? this.state.sort.slice(1) : this.state.sort;
+    const sort = this.state.sort ?? this.report.order;
+    const down = sort.startsWith("-");
+    const sorted = down ? sort.slice(1) : sort;
     const cells = this.columns.map((name, at) => {
       const order = name === sorted ? (down ? "descending" : "ascending") : "none";
       const button = make(
