@@ -289,9 +289,9 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         return compiled
 
     def _keep(self, call: KernelCall, key: Any, plan: Any, held: Any, results: Any = ()) -> None:
-        """Keep the plan of the next launches like this one, and tell of it."""
+        """Keep the plan of further launches like this one, and emit it."""
         self._launcher.keep(key, plan, held, *([results] if results else ()))
-        emit_plan(self._chooser, call, plan)
+        emit_plan(self._chooser.name, lambda: self._chooser.key_of(call), plan)
 
     def _note_timings(self, choice: Choice) -> None:
         """Set the attributes that describe the last tuning."""

@@ -19,7 +19,6 @@ from asmtune.triton_api.jit_functions import jit_function, python_function
 from asmtune.triton_api.user_state import inside
 
 if TYPE_CHECKING:
-    from asmtune.runtime.choosing import Chooser
     from asmtune.tuning.request import TuningRequest
 
 
@@ -68,10 +67,10 @@ def emit_launch(request: TuningRequest, call: KernelCall) -> None:
         recorder(request, call)
 
 
-def emit_plan(chooser: Chooser, call: KernelCall, plan: Any) -> None:
-    """Call all planners with the plan by which a kernel makes launches like this one."""
+def emit_plan(kernel: str, key: Callable[[], tuple[Any, ...]], plan: Any) -> None:
+    """Call all planners with the plan of a kernel's launches, and with their key in memory."""
     for planner in tuple(_planners):
-        planner(chooser.name, chooser.key_of(call), plan)
+        planner(kernel, key(), plan)
 
 
 @contextlib.contextmanager
