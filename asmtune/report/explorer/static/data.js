@@ -105,11 +105,10 @@ export class Report {
     return found.length ? found : this.axes;
   }
 
-  /** Columns that the table shows unless told otherwise; on a phone the times and the axes. */
+  /** Columns that the table shows unless told otherwise; on a phone the time and the axes. */
   usual() {
     if (matchMedia(NARROW).matches) {
-      const shown = ["measured_us", "predicted_us", ...this.varying()];
-      return shown.filter((name) => this.columns[name]);
+      return [this.measured ? "measured_us" : "predicted_us", ...this.varying()];
     }
     const told = ["regs_per_thread", "spill_words", "shared_bytes", "occupancy", "programs_per_sm"];
     const times = this.measured ? TIMES : ["predicted_us"];
