@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
+    from asmtune.runtime.launch_counts import LaunchCounts
     from asmtune.runtime.recording.recorder import KeyRecorder
 
 
@@ -28,6 +29,7 @@ class Program:
         self._process = process
         self._met: list[KeyResolved] = []
         self._held = ExitStack()
+        self._counts: LaunchCounts | None = None
         self._recorder: KeyRecorder | None = None
         self._is_patched = False
 
@@ -49,6 +51,11 @@ class Program:
 
             choose_target(load_target(self._target))
         self._held.enter_context(listening(self._met.append))
+        if not self._quiet:
+            from asmtune.runtime.launch_counts import LaunchCounts
+
+            self._counts = LaunchCounts()
+            self._held.enter_context(self._counts.counting())
         patching = patch(**self._options)
         patching.tell = _tell
         self._held.enter_context(patching)
@@ -71,6 +78,8 @@ class Program:
             from asmtune.cli.run import keys_met_table
 
             write_note(keys_met_table(self._met))
+            for line in [] if self._counts is None else self._counts.launch_bound():
+                _tell(line)
         if self._recorder is not None and not self._quiet:
             for line in self._recorder.summary():
                 _tell(line)

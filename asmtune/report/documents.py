@@ -80,20 +80,22 @@ def _csv_cell(value: Any) -> Any:
     return spreadsheet_text(value) if isinstance(value, str) else value
 
 
+def triton_config(config: Config) -> str:
+    """Write a config as Python makes a `triton.Config` of it."""
+    options = [f"num_warps={config.num_warps}", f"num_stages={config.num_stages}"]
+    options += [f"num_ctas={config.num_ctas}"] if config.num_ctas != 1 else []
+    options += [f"maxnreg={config.maxnreg}"] if config.maxnreg is not None else []
+    constexprs = ", ".join(f'"{name}": {value!r}' for name, value in config.kwargs.items())
+    return f"triton.Config({{{constexprs}}}, {', '.join(options)})"
+
+
 def triton_configs(report: PruneReport) -> str:
     """Write the kept configs as a list of Python, the best first, as `triton.autotune` takes it."""
-    rows = []
-    for verdict in report.kept:
-        config = verdict.config
-        options = [f"num_warps={config.num_warps}", f"num_stages={config.num_stages}"]
-        options += [f"num_ctas={config.num_ctas}"] if config.num_ctas != 1 else []
-        options += [f"maxnreg={config.maxnreg}"] if config.maxnreg is not None else []
-        constexprs = ", ".join(f'"{name}": {value!r}' for name, value in config.kwargs.items())
-        predicted = number(verdict.predicted_us)
-        rows.append(
-            f"    triton.Config({{{constexprs}}}, {', '.join(options)}),"
-            f"  # rank {verdict.rank or '-'}, {predicted} us predicted\n"
-        )
+    rows = [
+        f"    {triton_config(verdict.config)},"
+        f"  # rank {verdict.rank or '-'}, {number(verdict.predicted_us)} us predicted\n"
+        for verdict in report.kept
+    ]
     return f"[\n{''.join(rows)}]"
 
 

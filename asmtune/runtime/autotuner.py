@@ -19,6 +19,7 @@ from asmtune.core.space.space import Space
 from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gpu, timings_ms
 from asmtune.runtime.checks import check_decorated, check_kernel, named_arguments, remade
 from asmtune.runtime.choosing import Chooser
+from asmtune.runtime.events import emit_plan
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.planning import (
     Backend,
@@ -270,7 +271,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             if may_keep():
                 given = (alternative, call.arguments, config)
                 plan = plan_of_alternative(self._part, self._function, *given)
-                self._launcher.keep(key, plan, held)
+                self._keep(call, key, plan, held)
             return None
         chosen = config.all_kwargs()
         if config.pre_hook is not None and config.pre_hook != hook:
@@ -284,8 +285,13 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             launched = TritonLaunch(self._function, compiled, arguments, chosen, config)
             plan = plan_of(self._part, launched, kinds().tensors)
             if plan is not None:
-                self._launcher.keep(key, plan, held, *([results] if results else ()))
+                self._keep(call, key, plan, held, results)
         return compiled
+
+    def _keep(self, call: KernelCall, key: Any, plan: Any, held: Any, results: Any = ()) -> None:
+        """Keep the plan of further launches like this one, and emit it."""
+        self._launcher.keep(key, plan, held, *([results] if results else ()))
+        emit_plan(self._chooser.name, lambda: self._chooser.key_of(call), plan)
 
     def _note_timings(self, choice: Choice) -> None:
         """Set the attributes that describe the last tuning."""

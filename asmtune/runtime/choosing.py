@@ -125,6 +125,10 @@ class Chooser:
             notify_triton(request, choice, key)
         return choice
 
+    def key_of(self, call: KernelCall) -> tuple[Any, ...]:
+        """Return the key in memory of a launch that is not chosen deterministically."""
+        return memory_key(call, self._values(call))
+
     def _memory_key(self, call: KernelCall, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the key in memory; configs that were chosen deterministically have their own."""
         mode = is_deterministic()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.triton_api.jit_functions import jit_function, python_function
@@ -44,8 +44,11 @@ class KeyResolved:
 
 _Launched = Callable[["TuningRequest", KernelCall], None]
 
+_Planned = Callable[[str, tuple[Any, ...], Any], None]
+
 _listeners: Final[list[Callable[[KeyResolved], None]]] = []
 _recorders: Final[list[_Launched]] = []
+_planners: Final[list[_Planned]] = []
 
 
 def emit(event: KeyResolved) -> None:
@@ -62,6 +65,12 @@ def emit_launch(request: TuningRequest, call: KernelCall) -> None:
     """
     for recorder in tuple(_recorders):
         recorder(request, call)
+
+
+def emit_plan(kernel: str, key: Callable[[], tuple[Any, ...]], plan: Any) -> None:
+    """Call all planners with the plan of a kernel's launches, and with their key in memory."""
+    for planner in tuple(_planners):
+        planner(kernel, key(), plan)
 
 
 @contextlib.contextmanager
@@ -87,6 +96,16 @@ def recording(recorder: _Launched) -> Iterator[None]:
         _recorders.remove(recorder)
 
 
+@contextlib.contextmanager
+def planning(planner: _Planned) -> Iterator[None]:
+    """Call a function for every plan, with its kernel's name and key, until the context is left."""
+    _planners.append(planner)
+    try:
+        yield
+    finally:
+        _planners.remove(planner)
+
+
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
     """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does."""
     from asmtune.triton_api.autotuners import prints_tuning, tuning_listener
@@ -100,7 +119,7 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
     listener = tuning_listener()
     if listener is None:
         return
-    record = choice.record or whole_record(request)
+    record = choice.record or whole_record(request.key, request.expected)
     if record is not None:
         listener(
             fn=jit_function(request.problem.kernel),
@@ -112,14 +131,14 @@ def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) 
         )
 
 
-def whole_record(request: TuningRequest) -> TuneRecord | None:
+def whole_record(key: TuneKey, expected: Provenance) -> TuneRecord | None:
     """Read the whole record of a key whose config alone was read before."""
     from asmtune.base.settings import Settings
     from asmtune.store.safe_store import open_user_store
     from asmtune.store.shipped import find_tuned
 
     store = open_user_store(Settings.from_environment())
-    return find_tuned(request.key, request.expected, store).record
+    return find_tuned(key, expected, store).record
 
 
 _ADVICE: Final = {

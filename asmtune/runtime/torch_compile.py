@@ -167,7 +167,7 @@ def inductor_config(request: TuningRequest, choice: Choice) -> Config:
     config = choice.config
     if _is_plain(config):
         return config
-    record = choice.record or whole_record(request)
+    record = choice.record or whole_record(request.key, request.expected)
     # A program may have put another config into the cache.
     same = record is not None and record.winner.plain.to_dict() == config.to_dict()
     timed = [m for m in record.config_timings if _is_plain(m.config)] if record and same else []

@@ -112,6 +112,8 @@ from asmtune.runtime.events import KeyResolved, emit
 print(os.environ["ASMTUNE_STORE_URL"])
 emit(KeyResolved(kernel="lib.scale", how="tuned", compiled=40, timed=12, seconds=2.25))
 emit(KeyResolved(kernel="lib.add", how="known"))
+from asmtune.runtime.launch_counts import LaunchCounts
+LaunchCounts.launch_bound = lambda self: ["launch-bound: lib.add"]
 sys.exit(3)
 """
 
@@ -126,6 +128,7 @@ def test_what_was_met_is_told_at_the_end(tmp_path: Path) -> None:
     assert ["lib.add", "0", "0", "0", "0.0", "1", "0"] in lines
     assert ["lib.scale", "1", "40", "12", "2.2", "0", "0"] in lines
     assert ["2 kernels", "1", "40", "12", "2.2", "1", "0"] in lines
+    assert ["asmtune: launch-bound: lib.add"] in lines
     (tmp_path / "closes.py").write_text(f"import sys\nsys.stderr = None\n{MEETS}")
     closed = asmtune_run(tmp_path, "--store", "other.sqlite", "closes.py")
     assert closed == Ran(3, "other.sqlite\n", "")
@@ -218,6 +221,32 @@ def test_keys_are_recorded_however_the_program_ends(tmp_path: Path) -> None:
     assert sizes[:2] == [64, 65]
     assert sorted(sizes) == [16, 17, 32, 33, 64, 65]
     assert {key["kernel"] for key in keys} == {"__main__.double"}
+
+
+INTERPRETED = """
+import sys, torch, triton, triton.language as tl
+@triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def double(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+x = torch.ones(64)
+double[lambda values: (triton.cdiv(64, values["BLOCK"]),)](x, 64)
+print(x.sum().item())
+sys.exit(3)
+"""
+
+
+@pytest.mark.slow(seconds=3)
+def test_interpreted_launches_cannot_be_recorded(tmp_path: Path) -> None:
+    """One line says so, and the program ends as it does."""
+    (tmp_path / "interpreted.py").write_text(INTERPRETED)
+    given = ("-m", "asmtune", "run", "--record", "keys.json", "interpreted.py")
+    ran = python(tmp_path, *given, TRITON_INTERPRET="1")
+    assert (ran.code, ran.out) == (3, "128.0\n"), ran.err
+    assert ran.err.startswith("asmtune: nothing can be recorded in ")
+    assert "TRITON_INTERPRET is set" in ran.err
+    assert ran.err.count("\n") == 1
 
 
 def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_documents import report
 
+from asmtune.predict.prune.flow import A_GUESS
 from asmtune.report.explorer import code, page
 from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
 from asmtune.report.explorer.page import page_model, report_html
+from asmtune.report.tables import headline
 
+NODE = shutil.which("node")
 STATIC = Path(page.__file__).parent / "static"
 MODULES = {name: (STATIC / f"{name}.js").read_text() for name in page.MODULES}
 
@@ -63,7 +68,22 @@ def test_columns() -> None:
     assert model["failures"] == {"2": "first\nsecond"}
     assert sum(row["configs"] for row in model["funnel"]) + model["kept"] == 4
     came = "4 candidates: 1 ruled out, 1 failed to compile, 0 sketched only, 2 compiled"
-    assert model["worth"][0] == f"H200: {came}"
+    assert model["notes"][0] == f"H200: {came}"
+    first = 'triton.Config({"BLOCK": 64}, num_warps=4, num_stages=3, maxnreg=32)'
+    assert model["configs"][0] == first
+
+
+def test_the_answer_comes_first() -> None:
+    """The page begins with the line that the terminal begins with; a guess stands below it."""
+    guess = f"{A_GUESS} of the grid"
+    text = report_html([replace(report(), notes=(guess, "a remark"))])
+    (model,) = held(text)["reports"]
+    assert model["headline"] == headline(report())
+    assert model["guesses"] == [guess]
+    assert model["notes"][-1] == "a remark"
+    places = [text.index(f'id="{name}"') for name in ("answer", "guesses", "funnel-body", "notes")]
+    assert places == sorted(places)
+    assert '<details class="about"><summary>How sure' in text
 
 
 def test_terms_are_columns_and_sum_to_the_prediction() -> None:
@@ -139,6 +159,63 @@ def test_modules_write_no_markup(name: str) -> None:
     banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\("
     assert re.findall(banned, MODULES[name]) == []
     assert len(MODULES[name].splitlines()) <= 260
+
+
+@pytest.mark.skipif(NODE is None, reason="no node")
+@pytest.mark.parametrize("is_narrow", [False, True])
+def test_the_winner_is_the_first_row(is_narrow: bool) -> None:
+    """Rows come by measured time, else by rank; on a phone the columns are time and axes."""
+    made = report()
+    timed = [
+        replace(verdict, measured_us=us)
+        for verdict, us in zip(made.verdicts, (9.0, 4.0, None, None), strict=True)
+    ]
+    reports = [
+        replace(made, verdicts=tuple(timed[::-1])),
+        replace(made, verdicts=made.verdicts[::-1]),
+    ]
+    found = [ran_in_node(one, is_narrow) for one in reports]
+    assert [rows[:2] for rows, _ in found] == [[2, 3], [3, 2]]
+    columns = [columns[:4] for _, columns in found]
+    axes = ["BLOCK", "num_warps", "maxnreg"]
+    if is_narrow:
+        assert [shown[0] for shown in columns] == ["measured_us", "predicted_us"]
+        assert [sorted(shown[1:]) for shown in columns] == [sorted(axes)] * 2
+    else:
+        assert columns[0][:2] == ["rank", "fate"]
+
+
+def ran_in_node(made: Any, is_narrow: bool) -> tuple[list[int], list[str]]:
+    """The order of a report's rows and its usual columns, by the page's own script."""
+    parts = [
+        page._EXPORT.sub("", page._IMPORT.sub("", MODULES[name]))
+        for name in ("dom", "data", "rows", "state")
+    ]
+    model = page_model([made], code.no_code([made]))
+    script = "\n".join(
+        [
+            f"globalThis.matchMedia = () => ({{matches: {str(is_narrow).lower()}}});",
+            *parts,
+            f"const model = {json.dumps(model)};",
+            "const made = new Report(model.reports[0], model, 0);",
+            "console.log(JSON.stringify([shownRows(made, initialState()), made.usual()]));",
+        ]
+    )
+    assert NODE is not None
+    ran = subprocess.run([NODE, "-"], input=script, capture_output=True, text=True, check=True)
+    rows, columns = json.loads(ran.stdout)
+    return rows, columns
+
+
+@pytest.mark.skipif(NODE is None, reason="no node")
+def test_the_script_is_javascript(tmp_path: Path) -> None:
+    """Its syntax is right as the page has it."""
+    (tmp_path / "page.js").write_text(page.page_script())
+    assert NODE is not None
+    ran = subprocess.run(
+        [NODE, "--check", str(tmp_path / "page.js")], capture_output=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_licenses_stand_with_the_libraries() -> None:

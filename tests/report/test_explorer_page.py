@@ -12,6 +12,7 @@ from explorer_pages import Made, Opener, failures_only, needs_browser, repeated
 from asmtune.base.settings import Settings
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
+from asmtune.report.documents import triton_config
 from asmtune.report.explain.record import TERMS
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import KernelTimings, Timings, with_timings
@@ -294,7 +295,7 @@ def test_measured_times(gemm: Made, tmp_path: Path, opened: Opener) -> None:
         assert here.column(column) == [shown] + [""] * 7
     assert here.page.input_value("#chart-x") == "measured_us"
     assert "5 configs" in (here.page.get_attribute("#chart", "aria-label") or "")
-    assert "measured: a run, 5 of 8 configs" in here.page.inner_text("#notes")
+    assert "measured: a run, 5 of 8 configs" in (here.page.text_content("#notes") or "")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -314,3 +315,20 @@ def test_phone(view: str, targets_page: Path, opened: Opener) -> None:
     here = opened(targets_page, view, viewport={"width": 390, "height": 844})
     here.page.wait_for_timeout(200)
     assert here.page.evaluate("document.documentElement.scrollWidth") <= 390
+    if view == "#":
+        titles = here.page.locator("#grid-head [role=columnheader] button").all_inner_texts()
+        assert titles[0] == "predicted µs"
+        assert "verdict" not in titles
+
+
+def test_a_config_is_copied(gemm: Made, gemm_page: Path, opened: Opener) -> None:
+    """The button copies the row in focus as Python, in the table and beside the code."""
+    here = opened(gemm_page, permissions=["clipboard-read", "clipboard-write"])
+    wanted = triton_config(by_rank(gemm.reports[0])[0].config)
+    for button in ("#copy", "#code-copy"):
+        here.page.click(button)
+        here.until(lambda button=button: here.page.inner_text(button) == "Copied")
+        assert here.page.evaluate("navigator.clipboard.readText()") == wanted
+        here.page.keyboard.press("Escape")
+        here.page.focus("#grid")
+        here.page.keyboard.press("Enter")

@@ -20,11 +20,11 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
-from asmtune.report.documents import dropped_rows
+from asmtune.report.documents import dropped_rows, triton_config
 from asmtune.report.explain.record import TERMS
 from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
 from asmtune.report.progress import ProgressBar
-from asmtune.report.tables import worth
+from asmtune.report.tables import headline, is_guess, worth
 
 OWN: Final = frozenset(
     {
@@ -77,8 +77,10 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
         "target": report.target,
         "label": label,
         "scorer": report.scorer,
-        "worth": list(worth(report)),
-        "notes": list(report.notes),
+        "headline": headline(report),
+        "guesses": [note for note in report.notes if is_guess(note)],
+        "notes": [*worth(report), *(note for note in report.notes if not is_guess(note))],
+        "configs": [triton_config(verdict.config) for verdict in report.verdicts],
         "measured": "measured_us" in columns,
         "kept": len(report.kept),
         "funnel": dropped_rows(report),

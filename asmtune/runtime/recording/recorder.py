@@ -37,6 +37,7 @@ from asmtune.runtime.recording.key_file import (
     start_file,
 )
 from asmtune.runtime.recording.launches import autotuners_in, grid_value, tuner_name
+from asmtune.triton_api.interpreter import INTERPRET, is_interpreting
 from asmtune.triton_api.jit_functions import jit_function, python_function
 from asmtune.tuning.request import TuningRequest
 
@@ -86,6 +87,11 @@ class KeyRecorder:
     def summary(self) -> list[str]:
         """Return lines on the keys that were added to the file, for the program's end."""
         new = len(self._met.keys() - self._listed)
+        if not new and is_interpreting():
+            told = (
+                f"{INTERPRET} is set: kernels are interpreted, and an interpreted launch has no key"
+            )
+            return [f"nothing can be recorded in {self._path}, since {told}; run without it"]
         if not new:
             return [f"no new key was met; {self._path} has {_keys(len(self._listed))}"]
         added = f"{new} of {_keys(len(self._met))} met were new to {self._path}"

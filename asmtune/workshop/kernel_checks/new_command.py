@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated
 
@@ -21,5 +22,8 @@ def new(
 
     for path in write_kernel(name, Path()):
         print_line(f"wrote {path}")
+    if importlib.util.find_spec("pytest") is None:
+        print_line("pytest, which runs the test, is not installed: python -m pip install pytest")
     print_line(f"next: python -m pytest test_{name}.py")
     print_line(f"      asmtune prune-report {name}.py --target H200")
+    print_line(f"      python bench_{name}.py --target 1.0")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.workshop.kernel_checks import new_kernel
+from asmtune.workshop.kernel_checks.new_command import new
 from asmtune.workshop.kernel_checks.new_kernel import write_kernel
 from tests.command_lines import Commands
 from tests.interpreter import Interpreter
@@ -19,13 +22,51 @@ INTERPRETED = "tests.workshop.kernel_checks.interpreted"
 
 @pytest.mark.slow(seconds=10)
 def test_written_tests_pass(tmp_path: Path, interpreter: Interpreter) -> None:
-    """The tests pass under the interpreter for each dtype, and the benchmark runs."""
+    """The tests pass under the interpreter for each dtype."""
     write_kernel("shifted", tmp_path)
     outcomes = interpreter.call(f"{INTERPRETED}:run_tests", str(tmp_path))
     assert set(outcomes.values()) == {"passed"}, outcomes
     assert len(outcomes) == 3
-    printed = interpreter.call(f"{INTERPRETED}:run_benchmarks", str(tmp_path))
-    assert "bench_" in printed["shifted"] or " us, PyTorch " in printed["shifted"]
+
+
+@pytest.mark.slow(seconds=5)
+def test_the_benchmark_exits_by_its_target(tmp_path: Path, interpreter: Interpreter) -> None:
+    """It times what is right: 0 at its target, 1 under it, and 3 without a GPU."""
+    write_kernel("timed_shift", tmp_path)
+    run = partial(interpreter.call, f"{INTERPRETED}:run_benchmark", str(tmp_path), "timed_shift")
+    code, printed = run(True, "--target", "1.5")
+    assert (code, printed.count("2000.0 us, PyTorch 3000.0 us, speed 1.50\n")) == (0, 3)
+    code, printed = run(True, "--target", "1.6")
+    assert (code, printed.count("speed 1.50, under the target 1.6\n")) == (1, 3)
+    code, printed = run(False)
+    assert (code, printed.startswith("bench_timed_shift: no CUDA device here")) == (3, True)
+
+
+@pytest.mark.slow(seconds=3)
+def test_the_benchmark_times_no_wrong_kernel(tmp_path: Path, interpreter: Interpreter) -> None:
+    """A kernel whose result is wrong has no time, and the exit code is 1."""
+    module, *_ = write_kernel("untimed_shift", tmp_path)
+    module.write_text(module.read_text().replace("x + w  # edit this line", "x - w  # edit this"))
+    code, printed = interpreter.call(
+        f"{INTERPRETED}:run_benchmark", str(tmp_path), "untimed_shift", True
+    )
+    assert (code, "wrong, and not timed" in printed) == (1, True)
+    assert " us" not in printed
+
+
+def test_a_missing_pytest_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line has the command that installs it; where it is installed, there is none."""
+    monkeypatch.chdir(tmp_path)
+    new("first_shift")
+    assert "pip install" not in capsys.readouterr().out
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "pytest" else find(name)
+    )
+    new("second_shift")
+    assert "not installed: python -m pip install pytest\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow

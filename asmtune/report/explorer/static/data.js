@@ -1,5 +1,7 @@
 // The report as it stands in the page: columns of values, one a config.
 
+import { NARROW } from "./dom.js";
+
 /** What a block of the page holds, unpacked: JSON, deflated, in base64. */
 export async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
@@ -77,7 +79,8 @@ export class Report {
         us === null || !measured[row] ? null : us / measured[row],
       );
     }
-    this.names = this.configs();
+    this.order = this.measured ? "measured_us" : "rank"; // of the rows: the winner is the first
+    this.names = this.#named();
   }
 
   #fate(kept, row) {
@@ -87,7 +90,7 @@ export class Report {
   }
 
   /** Every config in words. */
-  configs() {
+  #named() {
     return this.columns.kept.map((_, row) =>
       this.axes
         .filter((axis) => this.columns[axis][row] !== null)
@@ -102,8 +105,11 @@ export class Report {
     return found.length ? found : this.axes;
   }
 
-  /** Columns that the table shows unless told otherwise. */
+  /** Columns that the table shows unless told otherwise; on a phone the time and the axes. */
   usual() {
+    if (matchMedia(NARROW).matches) {
+      return [this.measured ? "measured_us" : "predicted_us", ...this.varying()];
+    }
     const told = ["regs_per_thread", "spill_words", "shared_bytes", "occupancy", "programs_per_sm"];
     const times = this.measured ? TIMES : ["predicted_us"];
     const all = ["rank", "fate", ...this.varying(), ...times, "bottleneck", ...told];

@@ -56,3 +56,22 @@ export function isTyping(event) {
   const typed = event.target.closest("input, select, textarea, [contenteditable]");
   return typed !== null && typed.type !== "checkbox";
 }
+
+/** A phone, as a query of media. */
+export const NARROW = "(max-width: 640px)";
+
+/** Puts text into the clipboard, in the old way where a page from disk may not in the new; says if it did. */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = make("textarea", { class: "sr", "aria-hidden": "true" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    return done;
+  }
+}

@@ -6,7 +6,7 @@ import { CodeView } from "./code.js";
 import { CompareView } from "./compare.js";
 import { csvText, save } from "./csv.js";
 import { Report, unpack } from "./data.js";
-import { announce, byId, isTyping, make, number, show } from "./dom.js";
+import { NARROW, announce, byId, copyText, isTyping, make, number, show } from "./dom.js";
 import { drawFunnel, drawTargets } from "./funnel.js";
 import { drawColumns, drawFacets } from "./filters.js";
 import { shownRows } from "./rows.js";
@@ -14,6 +14,7 @@ import { fromHash, parseId, toHash } from "./state.js";
 import { Table } from "./table.js";
 
 const QUIET = 150; // ms without a key after which a search is made
+const COPIED = 1500; // ms for which a button says what became of a click
 
 class Page {
   constructor(document_) {
@@ -57,7 +58,7 @@ class Page {
   }
 
   sort(name) {
-    const { sort } = this.state;
+    const sort = this.state.sort ?? this.report.order;
     this.change({ sort: sort === name ? `-${name}` : name });
   }
 
@@ -130,8 +131,9 @@ class Page {
     drawFunnel(reports, report, state.facets.fate ?? null, (fate) => this.#facet("fate", fate));
     drawFacets(report, state.facets, (name, value) => this.#facet(name, value));
     drawColumns(report, state.columns ?? report.usual(), (columns) => this.change({ columns }));
-    const lines = [...report.worth, ...report.notes];
-    byId("notes").replaceChildren(...lines.map((line) => make("li", {}, line)));
+    byId("answer").textContent = report.headline;
+    byId("guesses").replaceChildren(...report.guesses.map((line) => make("p", { class: "notice" }, line)));
+    byId("notes").replaceChildren(...report.notes.map((line) => make("li", {}, line)));
   }
 
   #facet(name, value) {
@@ -179,6 +181,11 @@ class Page {
     byId("code-before").addEventListener("click", () => this.step(-1));
     byId("code-after").addEventListener("click", () => this.step(1));
     byId("export").addEventListener("click", () => this.#export());
+    byId("copy").addEventListener("click", (event) => this.#copy(event.currentTarget, this.table.current));
+    byId("code-copy").addEventListener("click", (event) =>
+      this.#copy(event.currentTarget, parseId(this.state.id, this.reports).row),
+    );
+    matchMedia(NARROW).addEventListener("change", () => this.render(["columns"]));
     byId("help").addEventListener("click", () => byId("keys").showModal());
     document.querySelector(".skip").addEventListener("click", (event) => {
       event.preventDefault(); // the address holds the view
@@ -196,6 +203,17 @@ class Page {
     const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
     root.dataset.theme = (root.dataset.theme ?? system) === "dark" ? "light" : "dark";
     this.chart.redraw();
+  }
+
+  /** Copies a row's config as Python, and says on the button whether that was allowed. */
+  async #copy(button, row) {
+    if (row === undefined) return;
+    const done = await copyText(this.report.configs[row]);
+    const told = button.textContent;
+    button.textContent = done ? "Copied" : "The browser forbids it";
+    button.disabled = true;
+    announce(button.textContent);
+    setTimeout(() => Object.assign(button, { textContent: told, disabled: false }), COPIED);
   }
 
   #export() {

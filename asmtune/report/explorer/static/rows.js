@@ -89,7 +89,7 @@ export function shownRows(report, { query, facets, sort }) {
       rows.push(row);
     }
   }
-  return sorted(report, rows, sort);
+  return sorted(report, rows, sort ?? report.order);
 }
 
 /** Rows in the order of a column, down where its name follows a minus; equal ones stay as they are. */

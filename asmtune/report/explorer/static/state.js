@@ -4,7 +4,7 @@
 export function initialState() {
   return {
     target: 0,
-    sort: "rank",
+    sort: null, // null: the winner first
     query: "",
     facets: {},
     columns: null, // names; null for the usual ones

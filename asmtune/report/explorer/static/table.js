@@ -1,10 +1,15 @@
 // The table of configs: a grid with one row in focus, of which only what is in sight is drawn.
 
-import { byId, make, number } from "./dom.js";
+import { NARROW, byId, make, number } from "./dom.js";
 import { VirtualList } from "./virtual.js";
 
 const WIDEST = 44; // characters of a column
 const HEADING = 0.9; // of a character: headings are smaller
+
+/** Parts of a heading, which a phone puts into lines of their own. */
+function broken(title) {
+  return title.split(/(?<=_)|(?= )/);
+}
 
 export class Table {
   /** @param actions open(row), pick(row), sort(column) */
@@ -54,19 +59,24 @@ export class Table {
   #widths() {
     // A sample tells the width of a column well enough, and its heading always fits.
     const step = Math.max(1, Math.floor(this.report.size / 400));
+    const isNarrow = matchMedia(NARROW).matches;
+    const padding = isNarrow ? 1.2 : 2.3;
     const widths = this.columns.map((name) => {
-      let widest = HEADING * this.report.title(name).length + 1;
+      const title = this.report.title(name);
+      const lines = isNarrow ? broken(title).map((line) => line.trim().length) : [title.length];
+      let widest = HEADING * Math.max(...lines) + (isNarrow ? 0 : 1);
       for (let row = 0; row < this.report.size; row += step) {
         widest = Math.max(widest, number(this.report.value(name, row)).length);
       }
-      return `${Math.min(widest, WIDEST) + 2.3}ch`;
+      return `${Math.min(widest, WIDEST) + padding}ch`;
     });
     return ["var(--pick-width)", ...widths].join(" ");
   }
 
   #heading() {
-    const down = this.state.sort.startsWith("-");
-    const sorted = down ? this.state.sort.slice(1) : this.state.sort;
+    const sort = this.state.sort ?? this.report.order;
+    const down = sort.startsWith("-");
+    const sorted = down ? sort.slice(1) : sort;
     const cells = this.columns.map((name, at) => {
       const order = name === sorted ? (down ? "descending" : "ascending") : "none";
       const button = make(
@@ -76,7 +86,7 @@ export class Table {
           title: this.report.meaning(name),
           on: { click: () => this.actions.sort(name) },
         },
-        this.report.title(name),
+        ...broken(this.report.title(name)).flatMap((part, line) => (line ? [make("wbr"), part] : [part])),
       );
       return make(
         "div",

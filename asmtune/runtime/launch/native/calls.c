@@ -434,8 +434,11 @@ static PyObject *run_call(const Prepared *self, Call *call, Signature *signature
   Memory memory = {.count = 0};
   PyObject *result = NULL;
   int failed = allocate_all(self, call, &memory);
-  for (Py_ssize_t i = 0; i < call->step_count && !failed; i++)
+  for (Py_ssize_t i = 0; i < call->step_count && !failed; i++) {
+    int64_t began = count_from();
     failed = launch_step(&call->steps[i], &signature->words, &memory, signature->stream);
+    if (!failed) count_launch(call->steps[i].plan, began);
+  }
   for (Py_ssize_t i = 0; i < call->step_count && !failed; i++) {
     Launcher *launcher = call->steps[i].launcher;
     if (launcher->last != (PyObject *)call->steps[i].plan)

@@ -214,6 +214,7 @@ static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **plac
 typedef struct {
   Words words;
   bool worded;    /* the words are those of the arguments as they are now */
+  int64_t began;  /* see `count_from` */
   PyObject *hook; /* that has been called, owned */
   PyObject *chosen; /* the config's values that all rules have been called with, owned; or NULL */
   Py_ssize_t computed_count;
@@ -331,6 +332,7 @@ static Outcome launch_planned(Launcher *self, Plan **found, PyObject *grid, PyOb
                   : launch_natively(plan, placed, &progress->words, sizes, queue);
   }
   Py_DECREF(stream);
+  if (outcome == USUAL) count_launch(*found, progress->began);
   return outcome == USUAL && observer ? notify(self, plan, sizes, placed) : outcome;
 }
 
@@ -391,6 +393,7 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
   Progress progress;
   Words *words = &progress.words;
   words->count = words->held_count = words->tensor_count = 0;
+  progress.began = count_from();
   progress.hook = progress.chosen = NULL;
   progress.computed_count = 0;
   Plan *plan = NULL;

@@ -14,7 +14,12 @@
  * hook, chosen: None, or what is called before each launch with the values by name, and the
  *   config's own values among them.
  * scratch: bytes of memory that each program asks for: a launch goes by the relay, which gives it.
+ *
+ * While `counting`, a plan has the number of its launches, the host's time before those that follow another
+ * at once, and the host's time in the quickest: in others a full queue may wait for the GPU.
  */
+
+#include <time.h>
 
 typedef enum { POINTER, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, KINDS } Kind;
 
@@ -31,6 +36,7 @@ typedef struct {
   int slot_count;
   Slot slots[MOST_PARAMETERS + 2]; /* Triton's two scratch pointers behind the kernel's */
   PyObject *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
+  unsigned long long launches, followed, before_ns, quickest_ns;
 } Plan;
 
 static PyObject *given; /* a sentinel: "the launch gives it", "not there" */
@@ -160,7 +166,46 @@ static bool dicts_hold(PyObject *guards) {
 /* Whether everything that Triton would look at again is as it was. */
 static bool guards_hold(const Plan *plan) { return dicts_hold(plan->guards); }
 
+/* A longer pause is of something else: of tuning, of reading data, of waiting for the GPU. */
+enum { LONGEST_PAUSE_NS = 1000000 };
+
+static bool counting;
+static int64_t ended_ns; /* the end of the last launch of any plan */
+
+/* 0 while nothing is counted. */
+static int64_t count_from(void) {
+  struct timespec now = {0, 0};
+  if (counting) clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void count_launch(Plan *plan, int64_t began) {
+  int64_t ended = count_from(), before = began - ended_ns;
+  if (!began || !ended) return;
+  plan->launches++;
+  if (before >= 0 && before < LONGEST_PAUSE_NS) {
+    plan->followed++;
+    plan->before_ns += (uint64_t)before;
+  }
+  uint64_t own_ns = (uint64_t)(ended - began);
+  if (plan->launches == 1 || own_ns < plan->quickest_ns) plan->quickest_ns = own_ns;
+  ended_ns = ended;
+}
+
+static PyObject *Plan_count(PyObject *Py_UNUSED(nothing), PyObject *on) {
+  counting = PyObject_IsTrue(on) == 1;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef Plan_methods[] = {
+    {"count", (PyCFunction)Plan_count, METH_O | METH_STATIC, "count(on): whether all plans count their launches."},
+    {NULL, NULL, 0, NULL}};
+
 static PyMemberDef Plan_members[] = {
+    {"launches", T_ULONGLONG, offsetof(Plan, launches), READONLY, "Launches that were counted."},
+    {"followed", T_ULONGLONG, offsetof(Plan, followed), READONLY, "Those that followed another launch at once."},
+    {"before_ns", T_ULONGLONG, offsetof(Plan, before_ns), READONLY, "The host's time before these, in sum."},
+    {"quickest_ns", T_ULONGLONG, offsetof(Plan, quickest_ns), READONLY, "The host's time in the quickest launch."},
     {"kernel", T_OBJECT_EX, offsetof(Plan, kernel), READONLY, "What a launch returns."},
     {"config", T_OBJECT_EX, offsetof(Plan, config), READONLY, "What it runs with."},
     {"values", T_OBJECT_EX, offsetof(Plan, values), READONLY, "Of each parameter; GIVEN where a launch gives it."},
@@ -177,5 +222,6 @@ static PyTypeObject PlanType = {
     .tp_new = Plan_new,
     .tp_dealloc = (destructor)Plan_dealloc,
     .tp_traverse = (traverseproc)Plan_traverse,
+    .tp_methods = Plan_methods,
     .tp_members = Plan_members,
 };
