@@ -77,20 +77,41 @@ def execute(module: ModuleType, file: Path) -> bool:
     gpu = _assumed[-1]
     tree = ast.parse(file.read_bytes(), str(file))
     module.__doc__ = ast.get_docstring(tree)
-    future = 0
-    gpu.was_asked = False
+    future, was_asked = 0, False
     with on_assumed_gpu(gpu):
         for statement in tree.body:
+            gpu.was_asked = False
             one = ast.Module([statement], [])
             code = compile(one, str(file), "exec", future, dont_inherit=True)
             future |= code.co_flags & _FUTURE
             try:
                 exec(code, vars(module))
             except (*USER_CODE_ERRORS, OSError, RuntimeError) as error:
-                if not gpu.was_asked or isinstance(statement, _DEFINITIONS):
+                wants = gpu.was_asked or _wants_gpu(error, failed)
+                if not wants or isinstance(statement, _DEFINITIONS):
                     raise
                 cause = " ".join(f"{type(error).__name__}: {error}".split())
                 failed[statement.lineno] = shortened(cause, 80)
-    if gpu.was_asked:
+            finally:
+                was_asked |= gpu.was_asked
+    gpu.was_asked = was_asked
+    if was_asked:
         _answered_by[module.__name__] = gpu.name
     return True
+
+
+def _wants_gpu(error: Exception, failed: dict[int, str]) -> bool:
+    """Return whether a statement that did not ask failed for want of a GPU all the same.
+
+    It reads a value of a tensor, calls what only CUDA's build has, or follows on a statement that
+    was left out.
+    """
+    from asmtune.core.assumed_tensors import UnknownValueError
+
+    is_later = isinstance(error, NameError) and bool(failed)
+    return isinstance(error, UnknownValueError) or is_later or "CUDA" in str(error)
+
+
+def note_asked(module: ModuleType, name: str) -> None:
+    """Note that a file's functions were answered by an assumed GPU, and may have kept it."""
+    _answered_by[module.__name__] = name

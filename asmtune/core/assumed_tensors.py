@@ -46,6 +46,11 @@ class AssumedTensors(MetaValues):
         Raises:
             UnknownValueError: it reads values that are not known.
         """
+        if func is torch.device:  # a device is a name, and stays what the program calls it
+            made = func(*args, **(kwargs or {}))
+            if made.type == "cuda":
+                self._asked()
+            return made
         name = getattr(func, "__name__", "")
         own = isinstance(args[0], torch.Tensor) if args else False
         if name == "__get__" and own and args[0].device.type == self._place:
@@ -54,8 +59,8 @@ class AssumedTensors(MetaValues):
             return 0
         if name == "cuda":
             func, args, kwargs = torch.Tensor.to, (args[0], self._place), {}
-        args = self._placed(args)
-        kwargs = {key: self._placed(value, key) for key, value in (kwargs or {}).items()}
+        args = self.placed(args, "")
+        kwargs = {key: self.placed(value, key) for key, value in (kwargs or {}).items()}
         if self._place == "cpu":
             return func(*args, **kwargs)
         inputs = tensors_in((args, kwargs))
@@ -76,10 +81,10 @@ class AssumedTensors(MetaValues):
             return torch.device("cuda", 0)
         return _ANSWERS[name] if name in _ANSWERS else super().__torch_function__(func, types, args)
 
-    def _placed(self, value: Any, keyword: str = "") -> Any:
+    def placed(self, value: Any, keyword: str = "device") -> Any:
         """Return an argument with the assumed GPU's place for each "cuda" in it."""
         if type(value) in (tuple, list):
-            return type(value)(map(self._placed, value))
+            return type(value)(self.placed(one, keyword) for one in value)
         if isinstance(value, torch.device):
             is_gpu = value.type == "cuda"
         elif isinstance(value, str):
@@ -96,5 +101,13 @@ class AssumedTensors(MetaValues):
 def on_assumed_gpu(gpu: AssumedGpu, place: str = "meta") -> Iterator[AssumedTensors]:
     """Run the user's code as on an assumed GPU, whose tensors lie at a place; yield their mode."""
     tensors = AssumedTensors(place, gpu.answered(None))
+    set_default = torch.set_default_device
+    # PyTorch tells its default by a device alone, and takes None for none.
+    before = None if str(torch.get_default_device()) == "cpu" else torch.get_default_device()
     with gpu.active(), tensors:
-        yield tensors
+        torch.set_default_device = lambda device: set_default(tensors.placed(device))
+        try:
+            yield tensors
+        finally:
+            torch.set_default_device = set_default
+            set_default(before)

@@ -66,6 +66,7 @@ def import_file(path: Path) -> ModuleType:
     unique = f"{FILE_PREFIX}{path.stem}_{digest(str(real))[:12]}"
     if unique in sys.modules and assumed_import.is_valid(unique):
         return sys.modules[unique]
+    is_again = unique in sys.modules
     spec = importlib.util.spec_from_file_location(unique, path)
     if spec is None or spec.loader is None:
         raise ProblemError(f"kernel file {path}: not a Python file")
@@ -77,6 +78,8 @@ def import_file(path: Path) -> ModuleType:
         spec.name, module.__package__ = f"{package}.{unique}", package
     folders = dict.fromkeys((str(real.parent), str(root)))
     home = _homes.setdefault(str(real.parent), _Home(list(folders)))
+    if is_again:  # its neighbours may have asked the GPU as well
+        home.modules.clear()
     sys.modules[unique] = module
     with ExitStack() as undo:
         # The next import would take a half-executed module for a whole one.

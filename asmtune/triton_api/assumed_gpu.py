@@ -70,11 +70,14 @@ class AssumedGpu:
     resources: Callable[[bytes], tuple[int, int]]
     launched: Callable[[Launch], Any] = lambda _: None
     was_asked: bool = field(default=False, init=False)
+    _is_active: bool = field(default=False, init=False)
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """Answer for this GPU in the whole process, and hand over each launch."""
         with ExitStack() as undo:
+            undo.callback(setattr, self, "_is_active", self._is_active)
+            self._is_active = True
             for name, value in self._answers().items():
                 _replace(undo, torch.cuda, name, value)
             accelerator = getattr(torch, "accelerator", None)
@@ -146,14 +149,21 @@ class AssumedGpu:
     def _take_launches(self, undo: ExitStack, kind: Any) -> None:
         """Have a class of kernels hand over its launches."""
         own = vars(kind)
-        compile_kernel = own.get("run")
+        own_launcher, own_run = own.get("__getitem__"), own.get("run")
 
         def launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
-            return lambda *args, **kwargs: self._hand_over(kernel, grid, args, kwargs)
+            def launch(*args: Any, **kwargs: Any) -> Any:
+                if self._is_active or own_launcher is None:
+                    return self._hand_over(kernel, grid, args, kwargs)
+                return own_launcher(kernel, grid)(*args, **kwargs)  # kept beyond its time
+
+            return launch
 
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-            if warmup and compile_kernel is not None and isinstance(kernel, JITFunction):
-                return self._compiled(compile_kernel, kernel, args, kwargs)
+            if not self._is_active and own_run is not None:
+                return own_run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+            if warmup and own_run is not None and isinstance(kernel, JITFunction):
+                return self._compiled(own_run, kernel, args, kwargs)
             return self._hand_over(kernel, grid, args, kwargs)
 
         for name, replacement in (("__getitem__", launcher), ("run", run)):

@@ -65,16 +65,17 @@ class HostArguments:
 
 
 def _drawn(value: Any, known: Mapping[int, Any]) -> Any:
-    """Return a tensor of the CPU for one of the meta device, of random or known numbers."""
+    """Return a tensor of the CPU for one of the meta device: random or known numbers, or zeros."""
     if not is_tensor(value) or not value.is_meta:
         return value
     if id(value) in known:
         return known[id(value)]
-    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
-    if not value.dtype.is_floating_point:
-        return made.zero_()
-    generator = torch.Generator().manual_seed(0)
-    return made.copy_(torch.randn(value.shape, generator=generator))
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+    generator = torch.Generator("cpu").manual_seed(0)
+    drawn = torch.randn(value.shape, generator=generator, device="cpu")
+    if value.dtype is torch.bool:
+        return made.copy_(drawn > 0)
+    return made.copy_(drawn) if value.dtype.is_floating_point else made.zero_()
 
 
 def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArguments:
@@ -104,9 +105,7 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
             f"{where}: no value for {', '.join(missing)}; give a tensor as "
             f'--arg "{missing[0]}=fp16[4096,4096]", a number as --arg {missing[0]}=1'
         )
-    by_place = [n for n, p in names.items() if p.kind is p.POSITIONAL_ONLY]
-    last = max((at for at, name in enumerate(by_place, 1) if name in values), default=0)
-    args = tuple(values.pop(name, names[name].default) for name in by_place[:last])
+    args = tuple(_by_place(names, values))
     return HostArguments(args, values, reader.known)
 
 
@@ -121,13 +120,28 @@ def _parameters(function: Any, where: str) -> dict[str, inspect.Parameter]:
     """Return the parameters of a host function; of an autograd function's `apply` its forward's."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        _, *parameters = inspect.signature(owner.forward).parameters.values()
+        parameters = [*inspect.signature(owner.forward).parameters.values()]
+        if owner.setup_context is torch.autograd.Function.setup_context:
+            parameters = parameters[1:]  # the context comes first
         # `apply` takes them by position alone.
         return {p.name: p.replace(kind=p.POSITIONAL_ONLY) for p in parameters}
+    if isinstance(function, torch.nn.Module):
+        function = function.forward
     try:
         return dict(inspect.signature(function).parameters)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: Python does not know its parameters: {error}") from error
+
+
+def _by_place(names: Mapping[str, inspect.Parameter], values: dict[str, Any]) -> Iterator[Any]:
+    """Yield the arguments to give by position: decorators of host functions look at the first."""
+    by_place = [n for n, p in names.items() if p.kind in _NEEDED[:2]]
+    only = [n for n in by_place if names[n].kind is inspect.Parameter.POSITIONAL_ONLY]
+    last = max((at for at, name in enumerate(only, 1) if name in values), default=0)
+    for at, name in enumerate(by_place):
+        if name not in values and at >= last:
+            return
+        yield values.pop(name, names[name].default)
 
 
 def _assignment(text: str) -> tuple[str, str]:

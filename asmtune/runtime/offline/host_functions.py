@@ -16,7 +16,7 @@ from torch import is_tensor
 
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError, ProblemError
 from asmtune.base.text import shortened
-from asmtune.core.assumed_import import left_out
+from asmtune.core.assumed_import import left_out, note_asked
 from asmtune.core.assumed_tensors import AssumedTensors, UnknownValueError, on_assumed_gpu
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS
 from asmtune.core.failures import required
@@ -77,8 +77,14 @@ def assumed_gpu(target: Target) -> AssumedGpu:
         "mem_clock_rate": int(target.dram_bytes_per_s / 2 / 1e3),
         "mem_bus_width": 8,
     }
+    names = (name for name in target.aliases if name.startswith("NVIDIA"))  # as a driver tells it
     return AssumedGpu(
-        target.name, target.machine, capability, properties, limits, resources=_resources
+        next(names, target.name),
+        target.machine,
+        capability,
+        properties,
+        limits,
+        resources=_resources,
     )
 
 
@@ -169,12 +175,17 @@ def host_launches(
         drawn = _captured(call, given, gpu, "cpu")
         if len(drawn.launches) > len(made.launches) or drawn.failure is None:
             made = drawn
-            notes.append(f"{A_GUESS}{where} reads values of tensors, which were drawn at random")
+            notes.append(
+                f"{A_GUESS}{where} reads values of tensors, which were drawn at random; integers "
+                "without a pattern are 0, as --arg 'lengths=lengths(16, 512)' gives one"
+            )
     if made.failure is not None:
         if not made.launches:
-            raise made.failure
+            raise _with_reason(made.failure, missed)
         notes.append(f"after its launches: {shortened(str(made.failure), 120)}")
     launches, known = made.launches, made.tensors
+    if module is not None:
+        note_asked(module, gpu.name)
     if not launches:
         raise InputError(
             f"{where} launched no Triton kernel for {gpu.name}; name the function that launches, "
@@ -182,6 +193,11 @@ def host_launches(
         )
     distinct = {_identity(launch): launch for launch in launches}
     return [_loaded(launch, known, tuple(notes)) for launch in distinct.values()]
+
+
+def _with_reason(failure: Exception, missed: str | None) -> Exception:
+    """Return an error, with what was left out of its file: a name may be missing for that."""
+    return failure if missed is None else ProblemError(f"{failure}; {missed}")
 
 
 def only_launch(function: Any, arguments: tuple[Any, ...], target: Target) -> LoadedKernel:
@@ -272,6 +288,12 @@ def with_options(loaded: LoadedKernel, axes: Mapping[str, Any], grid: str | None
     unknown = [name for name in fixed if name not in constexprs(problem.kernel)]
     if unknown:
         raise InputError(f"--axis {unknown[0]}: it is no tl.constexpr of {problem.name}")
+    described = [name for name, value in own.items() if hasattr(value, "block_shape")]
+    if fixed and described:
+        raise InputError(
+            f"--axis {fixed[0]}: the blocks of {', '.join(described)} come from the host function, "
+            "and do not follow it; list configs whose pre_hook sets them"
+        )
     if fixed and grid is None and not callable(problem.grid):
         raise InputError(
             f"--axis {fixed[0]}: the host function gives {problem.name} the grid {problem.grid}, "
