@@ -95,10 +95,10 @@ class Commands:
         printed = self._capture.readouterr()
         return Ran(code, printed.out, printed.err)
 
-    def refused(self, *arguments: str) -> str:
-        """The one line of a command that is refused: exit code 2, nothing on stdout."""
+    def refused(self, *arguments: str, code: int = 2) -> str:
+        """The one line of a command that is refused: its exit code, nothing on stdout."""
         ran = self.run(*arguments)
-        assert ran.code == 2, ran
+        assert ran.code == code, ran
         assert ran.out == ""
         assert ran.err.startswith("asmtune: "), ran.err
         assert ran.err.count("\n") == 1, ran.err

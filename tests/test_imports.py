@@ -53,6 +53,24 @@ def test_commands_load_their_own() -> None:
     assert loaded_by(command).isdisjoint(("torch", "triton", "sqlalchemy", "sklearn"))
 
 
+@pytest.mark.parametrize("command", ["prune-report", "explain", "roofline"])
+def test_bad_arguments_load_no_compiler(command: str) -> None:
+    """What is wrong with arguments is told before PyTorch and Triton are imported."""
+    here = f"{Path(__file__).parent / 'sample_kernels.py'}:scale"
+    mistakes = [
+        ["nonsense.py:f"], ["nonsense.py"], ["nonsense:f"], ["nonsens"], [here, "--target", "H0"],
+        [here, "--axis", "BLOCK"], [here, "--axis", "num_warps=x"], [here, "--arg", "x"],
+        [here, "--arg", "x="], ["softmax", "--arg", "x=3"], ["softmax", "--shape", "M"],
+        ["softmax", "--dtype", "fp17"], [here, "--scorer", "rooflin"], [here, "--nothing"],
+    ]  # fmt: skip
+    code = (
+        "import sys; from asmtune.cli.app import run; "
+        f"assert all(run([{command!r}, *m]) == 2 for m in {mistakes!r}); "
+        "print(*({'torch', 'triton'} & {*sys.modules}))"
+    )
+    assert fresh(code).split() == []
+
+
 def test_public_names_resolve() -> None:
     """Every public name is what its home defines, and stays once loaded."""
     assert asmtune.__all__ == sorted(asmtune.__all__)

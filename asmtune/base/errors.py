@@ -77,6 +77,18 @@ class ForeignWriteError(UntimedError):
     """Nothing is timed, since launches may change memory that nothing puts back."""
 
 
+class UnavailableError(AsmtuneError):
+    """Nothing here can run it: no GPU, or no compiler; the command line exits with 3."""
+
+
+class NoGpuError(UnavailableError, MeasureError):
+    """There is no GPU to launch or time on."""
+
+
+class NoCompilerError(UnavailableError, UnreadableError):
+    """No process of the compiler starts, or a program of it is missing."""
+
+
 class MissError(AsmtuneError, LookupError):
     """No store holds the key, and `on_miss="raise"` allows only a tuned config."""
 

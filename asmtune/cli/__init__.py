@@ -24,8 +24,9 @@ CLOSED_PIPE: Final = 141
 def main() -> None:
     """Run `asmtune`; exit with 0, 1 for findings, 2 for bad input, with one line on stderr.
 
-    Exits 130 after Ctrl-C, 141 where the reader of stdout has gone, 1 where stdout cannot be
-    written. `asmtune run` ends as the program does that it was given.
+    Exits 3 where nothing here can run it, for lack of a GPU or of a compiler; 130 after Ctrl-C,
+    141 where the reader of stdout has gone, 1 where stdout cannot be written. `asmtune run` ends as
+    the program does that it was given.
     """
     catches = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if catches:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from asmtune.base.errors import AsmtuneError
+from asmtune.base.errors import AsmtuneError, UnavailableError
 from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import check_cache_folder
 from asmtune.cli.output import print_line, write_result
@@ -130,6 +130,7 @@ def __getattr__(name: str) -> typer.Typer:
 _UsageError: Final[type[Exception]] = typer.BadParameter.__mro__[2]
 
 BAD_INPUT: Final = 2
+UNAVAILABLE: Final = 3
 
 
 def run(arguments: Sequence[str]) -> int | UserProgram:
@@ -142,20 +143,25 @@ def run(arguments: Sequence[str]) -> int | UserProgram:
         # Not the group's own `main`, which has other exit codes for Ctrl-C and a closed pipe.
         command = get_command(application(named))
         with command.make_context("asmtune", list(arguments)) as context:
-            code = command.invoke(context)
+            ended = command.invoke(context)
     except AsmtuneError as error:
-        return _fail(str(error))
+        code = UNAVAILABLE if isinstance(error, UnavailableError) else BAD_INPUT
+        return _fail(str(error), code)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "triton"):
+            raise
+        message = f"{error.name} is not installed here; `pip install {error.name}` where it runs"
+        return _fail(message, UNAVAILABLE)
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]  # noqa: T201
             return BAD_INPUT
         return _fail(error.format_message())  # type: ignore[attr-defined]
-    except typer.Exit as ended:
-        return int(ended.exit_code)
-    return code if isinstance(code, UserProgram) else 0
+    except typer.Exit as early:
+        return int(early.exit_code)
+    return ended if isinstance(ended, UserProgram) else 0
 
 
-def _fail(message: str) -> int:
-    line = " ".join(message.split())
-    print_line(f"asmtune: {line}", err=True)
-    return BAD_INPUT
+def _fail(message: str, code: int = BAD_INPUT) -> int:
+    print_line(f"asmtune: {' '.join(message.split())}", err=True)
+    return code

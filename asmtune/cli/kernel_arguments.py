@@ -11,9 +11,26 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.core.assumed_import import importing_for
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.plain_functions import assumptions_of, plain_function, with_patterns
-from asmtune.core.inputs.shapes import check_inputs, parse_assignments, parse_axis, unique
-from asmtune.core.kernel_module import import_module, kernel_names, load_kernel_module, load_named
+from asmtune.core.inputs.plain_functions import (
+    assumptions_of,
+    patterns,
+    plain_function,
+    with_patterns,
+)
+from asmtune.core.inputs.shapes import (
+    check_inputs,
+    named_text,
+    parse_assignments,
+    parse_axis,
+    unique,
+)
+from asmtune.core.kernel_module import (
+    check_reference,
+    import_module,
+    kernel_names,
+    load_kernel_module,
+    load_named,
+)
 from asmtune.core.space.space import Space
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
 
@@ -73,7 +90,9 @@ class KernelArguments:
             InputError: an argument is malformed or does not fit the kernel.
         """
         axes = unique("--axis", map(parse_axis, self.axes))
-        Space(axes)  # refuses malformed values before the kernel's file is imported
+        Space(axes)  # all of this is refused before PyTorch and the kernel's file are imported
+        unique("--arg", map(named_text, self.values))
+        check_reference(self.kernel)
         if self.space not in (None, "auto"):
             raise InputError(
                 f"--space {self.space}: expected auto; --axis NAME=V1,V2 gives an axis"
@@ -89,6 +108,7 @@ class KernelArguments:
             if given is not None:
                 raise InputError(f"{option} is for a function, named as file.py:function")
         check_inputs((), self.dtype)
+        patterns(self.values)
         shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
         with self._importing(target):
             module = load_kernel_module(self.kernel)

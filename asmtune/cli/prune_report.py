@@ -29,6 +29,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
+from asmtune.predict.prune.caps import RULE as DERIVED_CAP
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import (
@@ -55,7 +56,12 @@ Subject = Annotated[
     ),
 ]
 Targets = Annotated[list[str], typer.Option(help="A device's name or a JSON file; repeatable.")]
-ScorerName = Annotated[str, typer.Option(help="What ranks: learned, roofline, weights or chance.")]
+ScorerName = Annotated[
+    str,
+    typer.Option(
+        help="What ranks: learned, roofline, weights[:FILE.json], chance, or a package's own."
+    ),
+]
 KeepOption = Annotated[
     str | None,
     typer.Option(help="How many: auto, N or P%; auto where the scorer's error is known, else 20."),
@@ -144,8 +150,9 @@ def prune_report(
     seeds. triton-configs is the kept configs as triton.autotune takes them.
 
     Findings, under --check: the default config cannot run; a config made the
-    compiler fail for a reason that no rule names; a kept config spills. What was only
-    ranked or sketched never met LLVM or ptxas: --compile all looks for failures there as well.
+    compiler fail for a reason that no rule names; a kept config spills. Configs
+    whose register cap asmtune itself added do not count. What was only ranked or sketched never
+    met LLVM or ptxas: --compile all looks for failures there as well.
 
     Without a kernel, the names of those that come with asmtune are printed. If no config can run on
     one of the targets, stderr says so, the others are reported, and the exit status is 1.
@@ -269,7 +276,7 @@ def make_reports(
             except CompileError as error:
                 failed.append(error)
     if not made:
-        raise failed[0]
+        raise type(failed[0])("; ".join(map(str, failed)))
     for one in failed:
         print_line(f"asmtune: {one}", err=True)
     return made
@@ -304,6 +311,8 @@ def findings(report: PruneReport) -> Iterable[str]:
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:
+        if any(reason.rule == DERIVED_CAP for reason in verdict.reasons):
+            continue  # asmtune added the config; the user's own has no cap
         failure = verdict.failure
         if failure is not None and failure.stage != "rules" and failure.kind not in named:
             yield f"{report.target}: {verdict.config}: {failure}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.atomic_write import make_private
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, NoGpuError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.cli.output import Json, check_destinations, print_line, write_result, write_rows
@@ -155,12 +155,12 @@ def _use_gpu() -> None:
     """Initialise CUDA, so that the driver may be asked.
 
     Raises:
-        MeasureError: there is no GPU.
+        NoGpuError: there is no GPU.
     """
     import torch
 
     if not torch.cuda.is_available():
-        raise MeasureError("this needs a CUDA GPU; PyTorch finds none on this machine")
+        raise NoGpuError("this needs a CUDA GPU; PyTorch finds none on this machine")
     torch.cuda.init()  # type: ignore[no-untyped-call]
 
 
@@ -174,7 +174,7 @@ def _here() -> Target:
     """Return the target of the GPU here.
 
     Raises:
-        MeasureError: there is no GPU.
+        NoGpuError: there is no GPU.
         InputError: no descriptor describes it, and its driver does not tell enough.
     """
     from asmtune.measure.timing.nvml import device_name

@@ -38,6 +38,7 @@ from asmtune.core.index_values import is_index, values_of
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.core.user_modules import (
+    check_file,
     file_mode,
     find_module,
     import_dotted,
@@ -67,15 +68,30 @@ def import_module(reference: str) -> ModuleType:
     Raises:
         ProblemError: it does not exist, or its code raised; names the line.
     """
+    return _importer(reference)()
+
+
+def check_reference(reference: str) -> None:
+    """Make sure that the file or module of a kernel's reference is there; import nothing of it.
+
+    Raises:
+        ProblemError: it is not.
+    """
+    where, colon, _ = reference.rpartition(":")
+    _importer(where if colon else reference)
+
+
+def _importer(reference: str) -> Callable[[], ModuleType]:
     path = Path(reference)
     if path.suffix == ".py" or "/" in reference:
-        return import_file(path)
+        check_file(path)
+        return partial(import_file, path)
     if reference in kernel_names():
-        return importlib.import_module(f"asmtune.kernels.{reference}")
+        return partial(importlib.import_module, f"asmtune.kernels.{reference}")
     if find_module(reference) is not None:
-        return import_dotted(reference)
+        return partial(import_dotted, reference)
     if reference and file_mode(path):
-        return import_file(path)
+        return partial(import_file, path)
     hint = did_you_mean(reference, kernel_names())
     if file_mode(Path(f"{reference}.py")):
         hint = f"; did you mean {reference}.py?"

@@ -61,7 +61,7 @@ def import_file(path: Path) -> ModuleType:
     Raises:
         ProblemError: it is no Python file, or its code ended the import; names the line.
     """
-    _check_file(path)
+    check_file(path)
     real = path.resolve()
     unique = f"{FILE_PREFIX}{path.stem}_{digest(str(real))[:12]}"
     if unique in sys.modules and assumed_import.is_valid(unique):
@@ -100,7 +100,12 @@ def file_mode(path: Path) -> int:
         return 0
 
 
-def _check_file(path: Path) -> None:
+def check_file(path: Path) -> None:
+    """Make sure that a path is a file that can be imported; import nothing.
+
+    Raises:
+        ProblemError: there is no such file, or it is a folder or a notebook.
+    """
     mode = file_mode(path)
     if stat.S_ISDIR(mode):
         raise ProblemError(f"kernel file {path}: a folder; name a Python file in it")

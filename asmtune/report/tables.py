@@ -169,7 +169,7 @@ def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTabl
     axes = varying([verdict.config for one in among for verdict in one.verdicts])
     columns = [Column("record", "record", left=True)] if stored else []
     columns += [Column(axis, axis) for axis in axes]
-    columns += [Column("rank", "place"), Column("pred us", "predicted_us", _known)]
+    columns += [Column("rank", "place"), *_terms(report), Column("pred us", "predicted_us", _known)]
     columns += [Column(*measured, number) for measured in _MEASURED if _has(report, measured[1])]
     columns += [Column("RSD", "measured_rsd", share)] if _has(report, "measured_rsd") else []
     columns += [Column("limit", "bottleneck", lambda name: name or "", left=True)]
@@ -177,6 +177,15 @@ def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTabl
     title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
     spare = ["p90 us", "p99 us", "RSD", *(heading for heading, _, _ in reversed(COLUMNS))]
     return rows_table(title, rows, columns, spare=spare)
+
+
+def _terms(report: PruneReport) -> list[Column]:
+    """Return columns of a score that is a sum of points, and of its terms by feature."""
+    names = dict.fromkeys(name for verdict in report.kept for name in verdict.points or ())
+    terms = [
+        Column(f"{name.removeprefix('text_')} pts", f"{name}_points", _known) for name in names
+    ]
+    return [Column("score", "score", _known), *terms] if terms else []
 
 
 _MEASURED: Final = (

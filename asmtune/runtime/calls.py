@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from asmtune.base.errors import ArgumentTypeError, MeasureError
+from asmtune.base.errors import ArgumentTypeError, NoGpuError
 from asmtune.core.config import Config
 from asmtune.core.dtypes import element_type
 from asmtune.core.problem import GRID_LIMITS
@@ -149,13 +149,13 @@ def timings_ms(record: TuneRecord) -> dict[Any, list[float]]:
 
 @contextmanager
 def needs_gpu() -> Iterator[None]:
-    """Raise a `MeasureError` in the place of Triton's error of a machine without a GPU."""
+    """Raise a `NoGpuError` in the place of Triton's error of a machine without a GPU."""
     try:
         yield
     except RuntimeError as error:
         if not str(error).startswith("0 active drivers"):
             raise
-        raise MeasureError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
+        raise NoGpuError(f"a launch needs a CUDA GPU; {NO_GPU}") from None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from asmtune.base.errors import (
     CompileLimitError,
     ForeignWriteError,
     MeasureError,
+    NoGpuError,
     UnreadableError,
 )
 from asmtune.base.settings import Settings
@@ -80,12 +81,12 @@ class Tuner:
         """Make a tuner for the first GPU that options choose; return the GPU's name with it.
 
         Raises:
-            MeasureError: there is no GPU.
+            NoGpuError: there is no GPU.
         """
         try:
             name = device_name(options.devices[0] if options.devices else None)
-        except MeasureError:
-            raise MeasureError(f"tune needs a CUDA GPU; {NO_GPU}") from None
+        except NoGpuError:
+            raise NoGpuError(f"tune needs a CUDA GPU; {NO_GPU}") from None
         return name, cls.open(name, options, target=target)
 
     @classmethod

@@ -14,6 +14,9 @@ import pytest
 from typer.main import get_command
 
 from asmtune.cli.app import app
+from asmtune.cli.prune_report import findings
+from asmtune.core.config import Config
+from asmtune.core.records.verdicts import Features, PruneReport, Reason, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES
 from tests.command_lines import Commands
@@ -42,6 +45,9 @@ def test_a_target_that_runs_no_config_leaves_the_others(commands: Commands) -> N
     assert re.fullmatch("asmtune: no config of plain can run on A100: 2 of 2 .*fp8.*\n", ran.err)
     assert [report["target"] for report in json.loads(ran.out)["reports"]] == ["H200"]
     assert "can run on A100: 2 of 2" in commands.refused(*FP8, "--target", "A100")
+    line = commands.refused(*FP8, "--target", "A100", "--target", "A40")
+    assert "can run on A100: 2 of 2" in line
+    assert "can run on A40: 2 of 2" in line
 
 
 def test_axes_are_dtypes_and_sizes_too(commands: Commands) -> None:
@@ -53,6 +59,23 @@ def test_axes_are_dtypes_and_sizes_too(commands: Commands) -> None:
     assert (ran.code, ran.err) == (0, "")
     (report,) = json.loads(ran.out)["reports"]
     assert sorted(one["config"]["ACC"] for one in report["verdicts"]) == ["bf16", "fp32"]
+
+
+def test_the_terms_of_a_score(commands: Commands) -> None:
+    """The table of kept configs and the rows of JSON show the points of each count."""
+    ran = commands.run(*SMALL, "--scorer", "weights", "--no-caps")
+    (head,) = (line for line in ran.out.splitlines() if " rank " in line)
+    names = [text.strip() for text in head.split("┃")]
+    at = names.index("score")
+    terms = ["mma_sync pts", "cp_async pts", "bar_sync pts", "bra pts", "ret pts"]
+    assert names[at + 1 : at + 6] == terms
+    assert "that ten configs kept on 51 recorded tasks" in ran.out
+    ran = commands.run(*SMALL, "--scorer", "weights", "--no-caps", "--format", "json")
+    for row in json.loads(ran.out)["reports"][0]["verdicts"]:
+        points, read = row["points"], row["features"]
+        assert sum(points.values()) == row["score"]
+        assert points["text_mma_sync"] == 10 * (read["text_mma_sync"] or read["text_wgmma"]) > 0
+        assert points["text_bar_sync"] == -30 * read["text_bar_sync"]
 
 
 def test_json(commands: Commands) -> None:
@@ -209,6 +232,20 @@ def test_check(commands: Commands) -> None:
     assert commands.run(*plain, *spilling).code == 0
     clean = commands.run(*plain, "--axis", "BLOCK=128", "--check")
     assert (clean.code, clean.err) == (0, "")
+
+
+def test_caps_that_asmtune_added_are_no_findings() -> None:
+    """A spill is a finding, unless asmtune itself added the register cap of the config."""
+    capped = Config({"BLOCK": 1}, maxnreg=32)
+    spills = Features({"spill_words": 4.0})
+    added = Reason("derived_cap", "maxnreg 32 makes room for 2 programs")
+    kept = [
+        Verdict(Config({"BLOCK": 1}), True, features=Features({"spill_words": 0.0})),
+        Verdict(capped, True, features=spills),
+        Verdict(capped, True, features=spills, reasons=(added,)),
+    ]
+    report = PruneReport("k", {}, {}, "H200", "roofline", tuple(kept), {}, {})
+    assert [*findings(report)] == [f"H200: {capped}: kept, and spills 4 words a thread"]
 
 
 def test_check_tells_of_failures(commands: Commands) -> None:

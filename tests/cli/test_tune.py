@@ -333,7 +333,7 @@ def test_the_audience(workshop: FakeWorkshop, commands: Commands) -> None:
 def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a GPU one line says so, and what works without."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    line = commands.refused("tune", "{}/doubled.py")
+    line = commands.refused("tune", "{}/doubled.py", code=3)
     assert "tune needs a CUDA GPU; this machine has none" in line
     assert "prune-report" in line
 

@@ -14,7 +14,7 @@ from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dt
 from asmtune.core.failures import required
 from asmtune.core.index_values import IndexValues, is_index
 from asmtune.core.inputs.patterns import FORMS, Pattern, pattern_of
-from asmtune.core.inputs.shapes import parse_value, unique
+from asmtune.core.inputs.shapes import named_text, parse_value, unique
 from asmtune.core.inputs.sizes import LARGEST, Sizes, listed
 from asmtune.core.kernel_module import load_function, space_of
 from asmtune.core.problem import GRID_LIMITS, Problem
@@ -98,10 +98,8 @@ def assumptions_of(problem: Problem) -> tuple[str, ...]:
 
 
 def _argument(kernel: Any, text: str) -> tuple[str, Any]:
-    name, equals, value = (part.strip() for part in text.partition("="))
+    name, value = named_text(text)
     names, constants = [p.name for p in parameters(kernel)], constexprs(kernel)
-    if not equals or not value:
-        raise InputError(f"--arg: {text!r} is not NAME=VALUE")
     parsed = parse_value(value)
     if name not in names:
         if type(parsed) is int:  # a size that tensors' shapes or the grid may name
@@ -178,21 +176,30 @@ def with_patterns(problem: Problem, arguments: Sequence[str]) -> Problem:
     Raises:
         InputError: one is no pattern, or the kernel has no such index tensor.
     """
-    known = unique("--arg", (_pattern(problem, text) for text in arguments))
-    return replace(problem, index_values={**problem.index_values, **known})
-
-
-def _pattern(problem: Problem, text: str) -> tuple[str, IndexValues]:
-    name, _, pattern = (part.strip() for part in text.partition("="))
     tensors = {n: v for n, v in problem.arguments.items() if is_index(v)}
-    if "(" not in pattern:
+    known = dict(problem.index_values)
+    for name, pattern in patterns(arguments).items():
+        if name not in tensors:
+            raise InputError(
+                f"--arg {name}: no index tensor has this name; {listed(name, tensors)}"
+            )
+        known[name] = pattern_of(name, pattern, tensors[name], problem.shape)
+    return replace(problem, index_values=known)
+
+
+def patterns(arguments: Sequence[str]) -> dict[str, str]:
+    """Split patterns of index tensors, "name=ragged(64, 2048)" each.
+
+    Raises:
+        InputError: one is no pattern.
+    """
+    found = unique("--arg", map(named_text, arguments))
+    if not all("(" in pattern for pattern in found.values()):
         raise InputError(
             "--arg is for a plain function, named as file.py:function; to a kernel module it "
             f"gives the values of an index tensor, as NAME=PATTERN: {FORMS}"
         )
-    if name not in tensors:
-        raise InputError(f"--arg {name}: no index tensor has this name; {listed(name, tensors)}")
-    return name, pattern_of(name, pattern, tensors[name], problem.shape)
+    return found
 
 
 def with_grid(problem: Problem, text: str, space: Space) -> Problem:

@@ -42,10 +42,20 @@ def unique(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
 
 
 def _assignment(part: str, option: str) -> tuple[str, Any]:
-    name, equals, value = part.partition("=")
-    if not equals or not name.strip() or not value.strip():
+    name, value = named_text(part, option)
+    return name, parse_value(value)
+
+
+def named_text(part: str, option: str = "--arg") -> tuple[str, str]:
+    """Split "x=fp16[n]" into a name and a text.
+
+    Raises:
+        InputError: it has another form.
+    """
+    name, equals, value = (text.strip() for text in part.partition("="))
+    if not equals or not name or not value:
         raise InputError(f"{option}: {part!r} is not NAME=VALUE")
-    return name.strip(), parse_value(value.strip())
+    return name, value
 
 
 def parse_value(text: str) -> Any:

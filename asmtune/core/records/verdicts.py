@@ -77,6 +77,7 @@ class Verdict:
             compiled: its predicted rank was too low.
         rank: 1 for the best score; None if it was not scored.
         score: higher is better; each scorer has its own scale.
+        points: terms of the score by feature, of a scorer that sums such terms; else None.
         reasons: of the rule that dropped it, and of rules that only warn.
         features: of the compiled config; None if it did not compile.
         failure: why the compile failed, if it did.
@@ -104,6 +105,7 @@ class Verdict:
     terms_us: Mapping[str, float] | None = None
     measured_us: float | None = None
     measured: SampleStatistics | None = None
+    points: Mapping[str, float] | None = None
 
     def row(self) -> dict[str, Any]:
         """Return the verdict as a row: axes of its config, decision, reasons, features."""
@@ -113,6 +115,7 @@ class Verdict:
             "dropped_at": self.dropped_at,
             "rank": self.rank,
             "score": self.score,
+            **{f"{name}_points": points for name, points in (self.points or {}).items()},
             "predicted_us": self.predicted_us,
             **self._times(),
             "bottleneck": self.bottleneck,

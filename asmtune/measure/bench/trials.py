@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, MeasureError, NoGpuError
 from asmtune.compile.load import Binary, LoadedLaunch, launch_of
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
@@ -32,7 +32,7 @@ class BenchGpu:
         place: PyTorch's type of the device.
 
     Raises:
-        MeasureError: PyTorch finds no CUDA device.
+        NoGpuError: PyTorch finds no CUDA device.
     """
 
     place = "cuda"
@@ -41,7 +41,7 @@ class BenchGpu:
         import torch
 
         if not torch.cuda.is_available():
-            raise MeasureError("timing needs a CUDA GPU; PyTorch finds none on this machine")
+            raise NoGpuError("timing needs a CUDA GPU; PyTorch finds none on this machine")
         self.name = device_name()
 
     def clock(self, policy: TimingPolicy) -> Clock:

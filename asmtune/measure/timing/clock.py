@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from asmtune.base.deadline import ProcessSetting
-from asmtune.base.errors import MeasureError, MemoryShortError
+from asmtune.base.errors import MemoryShortError, NoGpuError
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
@@ -39,7 +39,7 @@ class CudaDevice:
             memory is short, the buffer is smaller, but no smaller than the L2.
 
     Raises:
-        MeasureError: there is no GPU.
+        NoGpuError: there is no GPU.
         MemoryShortError: there is no room for the buffer.
     """
 
@@ -47,7 +47,7 @@ class CudaDevice:
         import torch
 
         if not torch.cuda.is_available():
-            raise MeasureError("timing needs a CUDA GPU; PyTorch finds none on this machine")
+            raise NoGpuError("timing needs a CUDA GPU; PyTorch finds none on this machine")
         self._cuda = torch.cuda
         try:
             size = _flush_size(flush_bytes) if flush_bytes else 0

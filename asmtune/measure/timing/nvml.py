@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import NoGpuError
 
 _DRIVER_FILE = Path("/proc/driver/nvidia/version")
 
@@ -24,7 +24,7 @@ def device_name(index: int | None = None) -> str:
     A device of another backend of Triton's is named by its backend and architecture.
 
     Raises:
-        MeasureError: there is no GPU.
+        NoGpuError: there is no GPU.
     """
     import torch
 
@@ -32,7 +32,7 @@ def device_name(index: int | None = None) -> str:
         return str(torch.cuda.get_device_name(index))
     other = _other_backend()
     if other is None:
-        raise MeasureError(f"launching and timing kernels needs a CUDA GPU; {NO_GPU}")
+        raise NoGpuError(f"launching and timing kernels needs a CUDA GPU; {NO_GPU}")
     return other
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from asmtune.base.errors import CompileError
+from asmtune.base.errors import CompileError, NoCompilerError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
@@ -53,6 +53,9 @@ DEFAULT_FAILS: Final = "the default config"
 A_GUESS: Final = "predicted times rest on a guess: "
 """Beginning of a note on a loop or branch that could not be evaluated."""
 
+_MOST_LATE: Final = 8
+"""Most configs that timed out that a note names."""
+
 _MOST_ASSUMPTIONS: Final = 3
 """Most assumptions that one note lists: each tile has its own trips."""
 
@@ -63,6 +66,16 @@ def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ..
     if own.dropped_at in ("rules", "compile"):
         return (f"{DEFAULT_FAILS} ({default}) cannot run here: {own.reasons[0]}",)
     return ()
+
+
+def timeout_notes(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """Return which configs the compiler took too long for, if there are any."""
+    late = [v for v in verdicts if v.failure is not None and v.failure.kind == "timeout"]
+    if not late or late[0].failure is None:
+        return ()
+    more = f"; and {len(late) - _MOST_LATE} more" if len(late) > _MOST_LATE else ""
+    named = "; ".join(str(verdict.config) for verdict in late[:_MOST_LATE])
+    return (f"timed out: {named}{more}: {late[0].failure.detail}",)
 
 
 def guess_notes(works: Iterable[Work]) -> tuple[str, ...]:
@@ -180,6 +193,7 @@ class Funnel:
             unlisted=sketched.unlisted,
             notes=(
                 *default_notes(ranking.verdicts, default),
+                *timeout_notes(ranking.verdicts),
                 *searched.notes,
                 *cap_notes(ranking.verdicts),
                 *(note for note in sketched.notes if GLUON_NOTE not in note),
@@ -225,7 +239,7 @@ class Funnel:
         with clock.stage("compile"):
             verdicts = [*compiled(chosen.configs), *chosen.dropped]
         if all(verdict.dropped_at for verdict in verdicts):
-            raise CompileError(_nothing_runs(front.problem, self.target, verdicts))
+            raise _nothing_runs(front.problem, self.target, verdicts)
         if self.caps and caps:
             with clock.stage("caps"):
                 verdicts = with_caps(verdicts, self.cap_source(), compiled)
@@ -342,7 +356,7 @@ class _Clock:
         self.seconds[name] = round(time.perf_counter() - start, 3)
 
 
-def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict]) -> str:
+def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict]) -> CompileError:
     tried = [verdict for verdict in verdicts if verdict.dropped_at != "sketch"]
     rules = Counter(verdict.reasons[0].rule for verdict in tried)
     (rule, count) = rules.most_common(1)[0]
@@ -352,7 +366,8 @@ def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict])
     left = len(verdicts) - len(tried)
     compiled = " that was compiled" if left else ""
     more = f"; {left} were not compiled: compile more" if left else ""
-    return (
+    never_started = all(v.failure is not None and v.failure.stage == "start" for v in tried)
+    return (NoCompilerError if never_started else CompileError)(
         f"no config of {problem.name}{compiled} can run on {target.name}: "
         f"{count} of {len(tried)} fail with {rule}, such as {worst.config}: {detail}{more}"
     )

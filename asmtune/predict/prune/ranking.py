@@ -100,6 +100,8 @@ def ranked(
     done = [verdict for verdict in verdicts if not verdict.kept]
     for index, score in enumerate(cut.scores):
         verdict = replace(cut.verdicts[index], rank=index + 1, score=score)
+        if verdict.features is not None and (points := ranker.scorer.points(verdict.features)):
+            verdict = replace(verdict, points=points)
         if index in cut.tied:
             done.append(_noted(verdict, Reason("tile", cut.tied[index])))
         elif cut.keeps(index) or verdict.config in always:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from asmtune.core.config import Config
@@ -62,6 +62,10 @@ class Scorer(ABC):
     def effective_name(self) -> str:
         """Name of the scorer that does the ranking: another one where this one cannot be used."""
         return self.name
+
+    def points(self, features: Features) -> Mapping[str, float]:  # noqa: ARG002
+        """Return the terms that a score is the sum of, by feature; empty if it is no such sum."""
+        return {}
 
     def notes(self, target: Target) -> tuple[str, ...]:  # noqa: ARG002
         """Return what a reader must know about a ranking for a target."""

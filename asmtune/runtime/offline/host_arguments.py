@@ -16,7 +16,7 @@ from asmtune.base.text import did_you_mean
 from asmtune.core.dtypes import TORCH_NAMES, torch_dtype
 from asmtune.core.inputs.patterns import Pattern
 from asmtune.core.inputs.plain_functions import POINTER, Pointer, index_tensor
-from asmtune.core.inputs.shapes import parse_value, unique
+from asmtune.core.inputs.shapes import named_text, parse_value, unique
 from asmtune.core.meta_values import MOST
 from asmtune.triton_api.tensors import tree_leaves, tree_map
 
@@ -88,7 +88,7 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
         InputError: one is malformed, unknown or missing.
     """
     names = _parameters(function, where)
-    pairs = unique("--arg", map(_assignment, texts))
+    pairs = unique("--arg", map(named_text, texts))
     sizes = {name: parse_value(text) for name, text in pairs.items()}
     numbers = {name: value for name, value in sizes.items() if type(value) is int}
     reader = _Reader(numbers)
@@ -142,13 +142,6 @@ def _by_place(names: Mapping[str, inspect.Parameter], values: dict[str, Any]) ->
         if name not in values and at >= last:
             return
         yield values.pop(name, names[name].default)
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not value:
-        raise InputError(f"--arg: {text!r} is not NAME=VALUE")
-    return name, value
 
 
 class _Reader:

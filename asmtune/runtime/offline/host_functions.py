@@ -32,10 +32,11 @@ from asmtune.core.space.space import Space
 from asmtune.core.user_modules import called_function
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.predict.prune.flow import A_GUESS
+from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.offline.host_arguments import HostArguments
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.triton_api.assumed_gpu import AssumedGpu, Launch
-from asmtune.triton_api.autotuners import searched_configs
+from asmtune.triton_api.autotuners import autotuner_in, searched_configs
 from asmtune.triton_api.jit_functions import (
     constexprs,
     is_gluon,
@@ -51,8 +52,6 @@ MOST_ON_HOST: Final = 2 << 30
 
 def assumed_gpu(target: Target) -> AssumedGpu:
     """Make the GPU that a target describes, as PyTorch's and Triton's functions tell it."""
-    import asmtune.runtime.autotuner  # noqa: F401 - its class hands its launches over as well
-
     capability = divmod(target.capability, 10) if target.backend == "cuda" else (9, 4)
     properties = {
         "multi_processor_count": target.sms,
@@ -131,18 +130,22 @@ def _captured(
                 call(own)
             except (ProblemError, RuntimeError, *USER_CODE_ERRORS) as error:
                 failure = error
-            launches = [one._replace(listed=_listed(one)) for one in launches]
+            launches = [one._replace(listed=_listed(one, gpu.name)) for one in launches]
     finally:
         gpu.launched = before
     return _Captured(launches, tensors, failure)
 
 
-def _listed(launch: Launch) -> list[Any] | None:
-    """Return the configs that Triton's own autotuner would time at a launch."""
-    if hasattr(launch.kernel, "space"):
+def _listed(launch: Launch, device: str) -> list[Any] | None:
+    """Return the configs that an autotuner would time at a launch; None for its whole space."""
+    tuner, what = autotuner_in(launch.kernel), f"prune_configs_by of {plain_name(launch.kernel)}"
+    if not isinstance(tuner, AsmAutotuner):
+        return required(what, lambda: searched_configs(launch.kernel, launch.args, launch.kwargs))
+    if tuner.options.prune is None:
         return None
-    what = f"prune_configs_by of {plain_name(launch.kernel)}"
-    return required(what, lambda: searched_configs(launch.kernel, launch.args, launch.kwargs))
+    named = dict(zip(tuner.arg_names, launch.args, strict=False))
+    request = required(what, lambda: tuner.request(named, launch.kwargs, launch.grid, device))
+    return [*request.configs()]
 
 
 def host_launches(

@@ -42,7 +42,7 @@ def open_machine(
     """Open this machine's GPU, or the first of those asked for; ranks by `target` if given.
 
     Raises:
-        MeasureError: there is no GPU.
+        NoGpuError: there is no GPU.
     """
     import torch
 

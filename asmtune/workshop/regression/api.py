@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, NoGpuError
 from asmtune.base.settings import Settings
 from asmtune.core.inputs.shapes import ShapeSource, check_inputs
 from asmtune.core.kernel_module import Shape
@@ -28,10 +28,6 @@ BENCH_PROCESSES: Final = 8
 MOST_PROCESSES: Final = 200
 MOST_THRESHOLD: Final = 10.0
 MOST_LEVEL: Final = 0.5
-
-
-class NoGpuError(MeasureError):
-    """There is no CUDA GPU to time on."""
 
 
 def bench(

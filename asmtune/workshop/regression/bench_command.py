@@ -12,11 +12,10 @@ from asmtune.cli.kernel_arguments import Dtype
 from asmtune.cli.output import check_destinations, print_line, write_note
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.inputs.shapes import check_inputs
-from asmtune.workshop.regression.api import BENCH_PROCESSES, NoGpuError
+from asmtune.workshop.regression.api import BENCH_PROCESSES
 from asmtune.workshop.regression.api import bench as run_bench
 
 FAILED: Final = 1
-NO_GPU: Final = 4
 
 
 Kernels = Annotated[
@@ -44,7 +43,7 @@ def bench(
 
     Times and rates are shown on stderr.
     Without a shape all that is stored for the modules' own shapes and dtypes is timed. Exits
-    with 1 where a kernel fails or a shape has no stored config, with 4 where there is no GPU.
+    with 1 where a kernel fails or a shape has no stored config, with 3 where there is no GPU.
     """
     if output is None:
         raise InputError("bench: name the file to write: --output run.json")
@@ -54,18 +53,14 @@ def bench(
     from asmtune.workshop.regression.check_page import bench_table
     from asmtune.workshop.regression.run import write_run
 
-    try:
-        run = run_bench(
-            kernels or (),
-            shapes=[*shape, *([] if shapes is None else [shapes])],
-            dtype=dtype,
-            processes=processes,
-            label=label,
-            progress=lambda line: print_line(f"asmtune: {line}", err=True),
-        )
-    except NoGpuError as error:
-        print_line(f"asmtune: {error}", err=True)
-        raise typer.Exit(NO_GPU) from error
+    run = run_bench(
+        kernels or (),
+        shapes=[*shape, *([] if shapes is None else [shapes])],
+        dtype=dtype,
+        processes=processes,
+        label=label,
+        progress=lambda line: print_line(f"asmtune: {line}", err=True),
+    )
     write_run(output, run)
     write_note(bench_table(run))
     print_line(f"{output}: {len(run.rows)} rows, {len(run.processes)} processes", err=True)

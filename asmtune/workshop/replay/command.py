@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from asmtune.base.atomic_write import write_whole
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import InputError, NoGpuError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.cli.output import Json, check_destinations, print_line, write_result, write_rows
@@ -77,7 +77,7 @@ def collect(
     from asmtune.workshop.replay.collect import Collector
 
     if not torch.cuda.is_available():
-        raise MeasureError("collect needs a CUDA GPU; this machine has none")
+        raise NoGpuError("collect needs a CUDA GPU; this machine has none")
     device = torch.cuda.get_device_name()
     target = match_device(device)
     if target is None:

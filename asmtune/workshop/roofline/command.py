@@ -17,10 +17,11 @@ from asmtune.cli.prune_report import ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
 from asmtune.core.hardware.model import Target as DeviceTarget
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.inputs.plain_functions import with_patterns
+from asmtune.core.inputs.plain_functions import patterns, with_patterns
 from asmtune.core.inputs.shapes import check_inputs
-from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, Shape, check_reference, load_kernel_module
 from asmtune.core.problem import Problem
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.roofline.api import roofline as run_roofline
 
@@ -85,6 +86,7 @@ def roofline(
     machine = load_target(target)
     sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sized, dtype)
+    make_scorer(scorer)
     functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
     sources = functions.loaded(kernels, machine)
     with ProgressBar() as progress:
@@ -125,10 +127,13 @@ class PlainFunctions:
             InputError: an option fits none of the kernels, or a function cannot be loaded.
         """
         functions = [kernel for kernel in kernels if ":" in kernel]
+        for kernel in kernels:
+            check_reference(kernel)
         option = "--axis" if self.axes else "--grid" if self.grid else None
         if not functions and option is not None:
             raise InputError(f"{option} is for a plain function, named as file.py:function")
         if not functions and self.values:
+            patterns(self.values)
             return [_patterned(load_kernel_module(kernel), self.values) for kernel in kernels]
         if len(functions) == len(kernels) and self.is_shaped:
             raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
