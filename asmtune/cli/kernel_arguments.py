@@ -169,7 +169,7 @@ class KernelArguments:
             return loaded
         from asmtune.core.space.proposal import proposal_for
 
-        problem, proposal = proposal_for(loaded.problem)
+        problem, proposal = proposal_for(loaded.problem, loaded.space)
         notes = (*loaded.notes, *proposal.notes)
         return replace(loaded, problem=problem, space=proposal.space, notes=notes)
 

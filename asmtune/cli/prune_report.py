@@ -164,7 +164,8 @@ def prune_report(
     if kernel.endswith(".json"):
         _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
         reports = read_reports(Path(kernel))
-        made = MadeReports([with_timings(reports, measured_times(timings, reports, ()))])
+        reports = with_timings(reports, measured_times(timings, reports, ()))
+        made = MadeReports(_by_launch(reports))
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
@@ -196,6 +197,20 @@ class MadeReports:
     reports: list[list[PruneReport]] = field(default_factory=list)
     problems: list[dict[str, LoadedKernel]] = field(default_factory=list)
     failed: bool = False
+
+
+def _by_launch(reports: Sequence[PruneReport]) -> list[list[PruneReport]]:
+    """Put the reports of a file together that are of one launch on several targets."""
+    groups: list[list[PruneReport]] = []
+    for report in reports:
+        last = groups[-1] if groups else []
+        targets = [other.target for other in last]
+        alike = bool(last) and (last[0].kernel, last[0].shape) == (report.kernel, report.shape)
+        if alike and report.target not in targets:
+            last.append(report)
+        else:
+            groups.append([report])
+    return groups
 
 
 def _grouped(arguments: KernelArguments, targets: Sequence[str]) -> list[dict[str, LoadedKernel]]:

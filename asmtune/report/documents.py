@@ -63,8 +63,10 @@ def verdict_json(
 
 def report_csv(reports: Sequence[PruneReport]) -> str:
     """Write a row for each target and config, with columns for axes and for every feature."""
+    launches = {(report.kernel, words(report.shape)) for report in reports}
     rows = [
-        {"target": report.target, **verdict.row()}
+        {**({"kernel": report.kernel} if len(launches) > 1 else {}), "target": report.target}
+        | verdict.row()
         for report in reports
         for verdict in report.verdicts
     ]
@@ -93,7 +95,8 @@ def triton_configs(report: PruneReport) -> str:
     """Write the kept configs as a list of Python, the best first, as `triton.autotune` takes it."""
     rows = [
         f"    {triton_config(verdict.config)},"
-        f"  # rank {verdict.rank or '-'}, {number(verdict.predicted_us)} us predicted\n"
+        f"  # rank {verdict.rank or '-'}, {number(verdict.predicted_us)} us predicted"
+        f"{'; add the pre_hook' * (verdict.config.pre_hook is not None)}\n"
         for verdict in report.kept
     ]
     return f"[\n{''.join(rows)}]"

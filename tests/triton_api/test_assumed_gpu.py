@@ -21,7 +21,7 @@ QUESTIONS: dict[str, tuple[Callable[[], Any], Any]] = {
     "count": (lambda: torch.cuda.device_count(), 1),
     "current": (lambda: torch.cuda.current_device(), 0),
     "capability": (lambda: torch.cuda.get_device_capability(), (9, 0)),
-    "name": (lambda: torch.cuda.get_device_name(), "H200"),
+    "name": (lambda: torch.cuda.get_device_name(), "NVIDIA H200"),
     "SMs": (lambda: torch.cuda.get_device_properties(0).multi_processor_count, 132),
     "major": (lambda: torch.cuda.get_device_properties("cuda").major, 9),
     "bf16": (lambda: torch.cuda.is_bf16_supported(), True),

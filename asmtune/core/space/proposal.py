@@ -96,10 +96,11 @@ def proposed_space(kernel: Any) -> Space:
     return _space(kernel, uses, uses.free(None))
 
 
-def proposal_for(problem: Problem) -> tuple[Problem, ProposedSpace]:
+def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem, ProposedSpace]:
     """Propose the space of a launch, bounded by its sizes.
 
-    The launch's own values of the axes are taken from its arguments, and are the default.
+    The launch's own values of the axes are taken from its arguments, and are the default. Values
+    that it lacks are those of the first config of `listed`, the space of its decorator.
 
     Returns:
         The problem without the axes among its arguments, and the proposal.
@@ -107,6 +108,10 @@ def proposal_for(problem: Problem) -> tuple[Problem, ProposedSpace]:
     Raises:
         SpaceError: no constexpr is a free block size, or its tensors have blocks of the host.
     """
+    if listed is not None:
+        first, names = listed.first(**problem.shape).kwargs, constexprs(problem.kernel)
+        held = {name: value for name, value in first.items() if name in names}
+        problem = replace(problem, arguments={**held, **problem.arguments})
     described = [n for n, v in problem.arguments.items() if hasattr(v, "block_shape")]
     if described:
         raise SpaceError(

@@ -87,25 +87,29 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
     Raises:
         InputError: one is malformed, unknown or missing.
     """
-    names = _parameters(function, where)
+    every = _parameters(function, where)
+    names = {name: one for name, one in every.items() if one.kind in _NEEDED}
+    rest = next((n for n, p in every.items() if p.kind is p.VAR_POSITIONAL), "")
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in every.values())
     pairs = unique("--arg", map(named_text, texts))
     sizes = {name: parse_value(text) for name, text in pairs.items()}
     numbers = {name: value for name, value in sizes.items() if type(value) is int}
     reader = _Reader(numbers)
-    values = {n: reader.value(n, text) for n, text in pairs.items() if n in names}
+    own = {*names, rest} | (pairs.keys() if takes_any else set())
+    values = {n: reader.value(n, text) for n, text in pairs.items() if n in own}
     used = {word for text in pairs.values() for word in re.findall(r"[A-Za-z_]\w*", text)}
-    for name in pairs.keys() - names.keys():
+    for name in pairs.keys() - own:
         if name not in used or name not in numbers:
             hint = did_you_mean(name, names)
             raise InputError(f"{where} has no parameter {name!r}: it has {', '.join(names)}{hint}")
     missing = [n for n, p in names.items() if p.default is p.empty and n not in values]
-    missing = [n for n in missing if names[n].kind in _NEEDED]
     if missing:
         raise InputError(
             f"{where}: no value for {', '.join(missing)}; give a tensor as "
             f'--arg "{missing[0]}=fp16[4096,4096]", a number as --arg {missing[0]}=1'
         )
-    args = tuple(_by_place(names, values))
+    more = values.pop(rest, [])  # of *args, as --arg 'args=[fp16[4], fp16[8]]'
+    args = (*_by_place(names, values), *(more if isinstance(more, list) else [more]))
     return HostArguments(args, values, reader.known)
 
 

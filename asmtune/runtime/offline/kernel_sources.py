@@ -17,7 +17,7 @@ from asmtune.base.text import shortened
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
-from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
+from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module, space_of
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import AUTO, Space
@@ -115,7 +115,7 @@ def load_kernel(
         if isinstance(space, str) and space == AUTO:
             from asmtune.core.space.proposal import proposal_for
 
-            problem, proposal = proposal_for(kernel)
+            problem, proposal = proposal_for(kernel, space_of(kernel.kernel))
             searched, notes = proposal.space, proposal.notes
         else:
             problem, searched = kernel, Space.of(space)
