@@ -300,7 +300,8 @@ def test_statements_are_left_out_one_by_one(commands: Commands) -> None:
     path = commands.folder / "mixed.py"
     path.write_text("import torch\nSMS = torch.cuda.device_count()\nTABLE = int('12x')\n")
     assert "mixed.py, line 3: ValueError" in commands.refused("prune-report", f"{path}:f")
-    text = "import torch\nif torch.cuda.is_available():\n    torch.zeros(1, device='meta').item()\n"
+    text = "import torch\nif torch.cuda.is_available():\n"
+    text += "    torch.zeros(1 << 22, device='cuda').max().item()\n"
     path.write_text(text + "    BLOCK = 64\ndef f(x):\n    return BLOCK\n")
     line = commands.refused("prune-report", f"{path}:f", "--arg", "x=fp16[4]")
     assert "NameError" in line

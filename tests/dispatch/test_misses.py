@@ -215,7 +215,7 @@ def test_small_is_decided_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
 def test_small_by_the_default_s_ttir(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the arguments do not tell the work, TTIR does, without sketch or compile."""
     monkeypatch.setattr("asmtune.predict.small._is_told", lambda _: False)
-    monkeypatch.setattr("asmtune.predict.prune.front.Front.verdicts", None)
+    monkeypatch.setattr("asmtune.predict.prune.front.ProblemAnalysis.verdicts", None)
     found = host.resolver(skip_tuning_below_us="host").resolve(miss())
     assert described(found) == ("small", True, support.DEFAULT)
     assert len(host.opened) == 1
