@@ -3,7 +3,7 @@
 A `tl.constexpr` is a block size if a tile has it as its extent (`tl.arange(0, BLOCK)`). It is free
 if another value computes the same: a loop steps by it (`range(0, K, BLOCK)`), a size is divided by
 it (`cdiv(M, BLOCK)`), or a place is multiplied by it (`pid * BLOCK`) and the launch's grid follows
-it. A size of the data, or one that has to cover a row, is none of these.
+it. A size of the data is not free, nor is one that has to cover a row.
 """
 
 from __future__ import annotations
