@@ -95,7 +95,7 @@ PLAIN: Final = {"plain", "plain_rules", "scale"}
 WANTED: Final = {(block, warps) for block in (128, 256) for warps in (2, 4)}
 PROPOSAL: Final = {
     (block, warps)
-    for block in (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    for block in (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
     for warps in (1, 2, 4, 8, 16)
 }
 
