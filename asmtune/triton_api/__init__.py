@@ -10,6 +10,7 @@ tiny kernel or tensor: a new Triton fails there by name.
     launching       the driver, compiled kernels and what a launch of one needs
     interpreter     Triton's interpreter, corrected and made quicker
     autotuners      Triton's autotuner, and what a program has told it
+    assumed_gpu     a GPU that is not here: answers for it, and launches handed over
     user_state      the user's modes of PyTorch, left and entered again
     tensors         PyTorch's functions below its Python, and traces of its operations
     compiled_graphs launches that `torch.compile` traces
