@@ -6,24 +6,16 @@ K are among them. For other loops and products the default config's TTIR tells t
 
 from __future__ import annotations
 
-import dis
 import math
 from collections.abc import Callable
-from functools import lru_cache
-from types import ModuleType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.hardware.model import LAUNCH_US, Target, dram_rate
 from asmtune.core.problem import Problem
 from asmtune.core.size_rules import product_sizes
 from asmtune.ir.ttir.work import Work
-from asmtune.triton_api.jit_functions import (
-    is_device_function,
-    jit_function,
-    python_function,
-    variables_seen,
-)
+from asmtune.triton_api.jit_functions import jit_function, products_and_loops
 
 Limit = float | Literal["host"]
 """Microseconds, or what a launch costs the host."""
@@ -83,7 +75,7 @@ def arguments_us(problem: Problem, target: Target) -> float:
     """
     seconds = sum(problem.tensor_bytes.values()) / dram_rate(target)
     sizes = product_sizes(problem.arguments)
-    multiplies, _ = _contents(jit_function(problem.kernel))
+    multiplies, _ = products_and_loops(jit_function(problem.kernel))
     if multiplies and sizes is not None:
         shapes = [v.shape for v in problem.arguments.values() if dtype_of(v) is not None]
         batch = max((math.prod(shape[:-2]) for shape in shapes), default=1)
@@ -113,38 +105,12 @@ def work_us(work: Work, target: Target) -> float:
 
 def _is_told(problem: Problem) -> bool:
     """Return whether the arguments tell the work: no loop, or a product of sizes that are given."""
-    multiplies, loops = _contents(jit_function(problem.kernel))
+    multiplies, loops = products_and_loops(jit_function(problem.kernel))
     if not (multiplies or loops):
         return True
     # Of whole numbers alone, tensors may hold addresses.
     is_given = multiplies and product_sizes(problem.arguments) is not None
     return is_given and not _NUMBERS.issuperset(problem.dtypes.values())
-
-
-@lru_cache(maxsize=256)
-def _contents(function: Any) -> tuple[bool, bool]:
-    """Return whether a kernel, or a function it calls, multiplies tiles, and whether it loops.
-
-    The bytecode tells, in a fraction of the time that the source takes.
-    """
-    multiplies, loops = False, False
-    left, met = [function], set[int]()
-    while left:
-        one = left.pop()
-        if id(one) in met:
-            continue
-        met.add(id(one))
-        code = python_function(one).__code__
-        names = {*code.co_names, *code.co_freevars}
-        seen = variables_seen(one) if code.co_freevars else one.__globals__
-        multiplies |= not names.isdisjoint(("dot", "dot_scaled"))
-        steps = {dis.opname[number] for number in {*code.co_code[::2]}}
-        loops |= any(name == "FOR_ITER" or "BACKWARD" in name for name in steps)
-        values = [seen[name] for name in names if name in seen]
-        own = [m for m in values if isinstance(m, ModuleType) and m.__name__ != "triton.language"]
-        values += [getattr(module, name, None) for module in own for name in names]
-        left += filter(is_device_function, values)
-    return multiplies, loops
 
 
 def _tensor_rate(target: Target, dtype: str) -> float:

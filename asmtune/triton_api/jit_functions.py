@@ -6,9 +6,11 @@ Nothing here imports Triton, which takes 0.3 s.
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -151,3 +153,29 @@ def variables_seen(function: Any) -> dict[str, Any]:
 def globals_read(function: Any) -> list[tuple[dict[str, Any], str]]:
     """Return the globals that Triton compares at each launch: the dicts, and names in them."""
     return [(scope, name) for (name, _), (_, scope) in function.used_global_vals.items()]
+
+
+@lru_cache(maxsize=256)
+def products_and_loops(function: Any) -> tuple[bool, bool]:
+    """Return whether a kernel, or a function it calls, multiplies tiles, and whether it loops.
+
+    The bytecode tells, in a fraction of the time that the source takes.
+    """
+    multiplies, loops = False, False
+    left, met = [function], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in met:
+            continue
+        met.add(id(one))
+        code = python_function(one).__code__
+        names = {*code.co_names, *code.co_freevars}
+        seen = variables_seen(one) if code.co_freevars else one.__globals__
+        multiplies |= not names.isdisjoint(("dot", "dot_scaled"))
+        steps = {dis.opname[number] for number in {*code.co_code[::2]}}
+        loops |= any(name == "FOR_ITER" or "BACKWARD" in name for name in steps)
+        values = [seen[name] for name in names if name in seen]
+        own = [m for m in values if isinstance(m, ModuleType) and m.__name__ != "triton.language"]
+        values += [getattr(module, name, None) for module in own for name in names]
+        left += filter(is_device_function, values)
+    return multiplies, loops

@@ -12,8 +12,10 @@ import triton.language as tl
 from triton import knobs
 
 from asmtune.base.errors import ProblemError
+from asmtune.kernels import tiled_matmul
 from asmtune.triton_api import autotuners, jit_functions
 from tests import gluon_kernels
+from tests.sample_kernels import row_sum
 from tests.triton_api import tiny_kernels
 from tests.triton_api.tiny_kernels import autotuned, ruled, tiny, tuned
 
@@ -133,6 +135,13 @@ def test_sources_of_kernels_and_what_launches() -> None:
     assert all(map(jit_functions.is_source_of_kernel, sources))
     assert not jit_functions.is_source_of_kernel(launches)
     assert not jit_functions.is_source_of_kernel(test_rules_of_heuristics)
+
+
+def test_products_and_loops_of_a_kernel() -> None:
+    """They are found in the kernel and in the functions that it calls."""
+    assert jit_functions.products_and_loops(tiny) == (False, False)
+    assert jit_functions.products_and_loops(tiled_matmul.kernel) == (True, True)
+    assert jit_functions.products_and_loops(row_sum) == (False, True)
 
 
 def test_options_of_an_autotuner() -> None:

@@ -25,6 +25,7 @@ from asmtune.triton_api.jit_functions import (
     is_device_function,
     is_gluon,
     jit_function,
+    products_and_loops,
     source_text,
     variables_seen,
 )
@@ -41,7 +42,7 @@ _MOST_CALLS: Final = 8
 
 @dataclass
 class Uses:
-    """How a kernel's source uses its constexprs, by name.
+    """Uses of a kernel's constexprs in its source, by name.
 
     Attributes:
         extents: extents of tiles.
@@ -50,8 +51,6 @@ class Uses:
         divided: divisors of a size (`cdiv(M, BLOCK)`).
         stepped: steps of a loop, with the names beside each.
         stages: numbers of stages of a loop (`tl.range(..., num_stages=STAGES)`).
-        has_product: whether tiles are multiplied.
-        has_loop: whether there is a loop.
         is_persistent: whether a program goes on by the number of programs.
     """
 
@@ -61,8 +60,6 @@ class Uses:
     divided: set[str] = field(default_factory=set)
     stepped: dict[str, set[str]] = field(default_factory=dict)
     stages: set[str] = field(default_factory=set)
-    has_product: bool = False
-    has_loop: bool = False
     is_persistent: bool = False
 
     def free(self, followed: Collection[str] | None) -> set[str]:
@@ -146,18 +143,19 @@ def _space(kernel: Any, uses: Uses, free: Collection[str]) -> Space:
             f"space auto: kernel {jit_function(kernel).__name__}: {why}; its constexprs are "
             f"{listed}: give axes, such as --axis BLOCK=64,128 or space={{'BLOCK': [64, 128]}}"
         )
+    multiplies, loops = products_and_loops(jit_function(kernel))
     axes: dict[str, Iterable[Any]] = {}
     for name in names:
         is_line = len(uses.extents) == 1 or name in uses.stepped
         values: tuple[int, ...] = _LINE if is_line else _SIDES
-        if uses.has_product:
+        if multiplies:
             values = _DEPTHS if name in uses.stepped else _ROWS
         axes[name] = values
-    axes["num_warps"] = (4, 2, 8) if uses.has_product else (4, 1, 2, 8, 16)
-    stages = (3, 2, 4, 5) if uses.has_product else (3, 1, 2)
-    axes |= dict.fromkeys(uses.stages or ["num_stages"] * uses.has_loop, stages)
+    axes["num_warps"] = (4, 2, 8) if multiplies else (4, 1, 2, 8, 16)
+    stages = (3, 2, 4, 5) if multiplies else (3, 1, 2)
+    axes |= dict.fromkeys(uses.stages or ["num_stages"] * loops, stages)
     space = Space(axes)
-    if len(names) > 1 and not uses.has_product:
+    if len(names) > 1 and not multiplies:
         space = space.where("a tile of 64 to 16384 elements", _sized(names))
     return space
 
@@ -250,8 +248,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_For(self, node: ast.For) -> None:
-        """Note the loop, the step of its bounds, and the sizes beside it."""
-        self._uses.has_loop = True
+        """Note the step of a loop's bounds, the sizes beside it, and its stages."""
         if isinstance(node.iter, ast.Call):
             beside = {one.id for one in ast.walk(node.iter) if isinstance(one, ast.Name)}
             steps = [*node.iter.args[2:3], *map(_divisor, ast.walk(node.iter))]
@@ -260,11 +257,6 @@ class _Reader(ast.NodeVisitor):
             for keyword in node.iter.keywords:
                 if keyword.arg == "num_stages":
                     self._uses.stages.update(self._own(keyword.value))
-        self.generic_visit(node)
-
-    def visit_While(self, node: ast.While) -> None:
-        """Note the loop."""
-        self._uses.has_loop = True
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
@@ -280,23 +272,17 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Note extents of tiles, products, divisors, and what the functions called do."""
+        """Note extents of tiles, divisors, and what the functions called do."""
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
         if name in _TILES:
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
                 self._uses.extents.update(self._own(argument))
-        if name in ("dot", "dot_scaled"):
-            self._uses.has_product = True
         if (divisor := _divisor(node)) is not None:
             self._uses.divided.update(self._own(divisor))
         self._uses.is_persistent |= name == "num_programs"
         function = self._seen.get(name)
-        if (
-            hasattr(function, "arg_names")
-            and is_device_function(function)
-            and self._depth < _MOST_CALLS
-        ):
+        if is_device_function(function) and self._depth < _MOST_CALLS:
             self._follow(function, node)
         self.generic_visit(node)
 
