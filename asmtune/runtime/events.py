@@ -7,8 +7,9 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
@@ -42,6 +43,8 @@ class KeyResolved:
     origin: str = ""
 
 
+F = TypeVar("F")
+
 _Launched = Callable[["TuningRequest", KernelCall], None]
 
 _Planned = Callable[[str, tuple[Any, ...], Any], None]
@@ -73,37 +76,31 @@ def emit_plan(kernel: str, key: Callable[[], tuple[Any, ...]], plan: Any) -> Non
         planner(kernel, key(), plan)
 
 
-@contextlib.contextmanager
-def listening(listener: Callable[[KeyResolved], None]) -> Iterator[None]:
+def listening(listener: Callable[[KeyResolved], None]) -> AbstractContextManager[None]:
     """Call a listener for every resolved key of the process, until the context is left."""
-    _listeners.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.remove(listener)
+    return _held_in(_listeners, listener)
 
 
-@contextlib.contextmanager
-def recording(recorder: _Launched) -> Iterator[None]:
+def recording(recorder: _Launched) -> AbstractContextManager[None]:
     """Call a recorder for the launches of keys that are not in memory, until the context is left.
 
     A key that is not final, such as one that is tuned in the background, comes several times.
     """
-    _recorders.append(recorder)
-    try:
-        yield
-    finally:
-        _recorders.remove(recorder)
+    return _held_in(_recorders, recorder)
+
+
+def planning(planner: _Planned) -> AbstractContextManager[None]:
+    """Call a function for every plan, with its kernel's name and key, until the context is left."""
+    return _held_in(_planners, planner)
 
 
 @contextlib.contextmanager
-def planning(planner: _Planned) -> Iterator[None]:
-    """Call a function for every plan, with its kernel's name and key, until the context is left."""
-    _planners.append(planner)
+def _held_in(functions: list[F], function: F) -> Iterator[None]:
+    functions.append(function)
     try:
         yield
     finally:
-        _planners.remove(planner)
+        functions.remove(function)
 
 
 def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
