@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,8 +31,11 @@ from asmtune.core.kernel_module import (
     load_kernel_module,
     load_named,
 )
-from asmtune.core.space.space import Space
+from asmtune.core.space.space import AUTO, Space
 from asmtune.runtime.offline.kernel_sources import LoadedKernel, load_kernel
+
+if TYPE_CHECKING:
+    from asmtune.triton_api.assumed_gpu import AssumedGpu
 
 Shape = Annotated[str | None, typer.Option(help="Sizes: M=4096,N=4096,K=4096.")]
 Dtype = Annotated[str | None, typer.Option(help="One of the kernel's dtypes; default its first.")]
@@ -93,7 +96,7 @@ class KernelArguments:
         Space(axes)  # all of this is refused before PyTorch and the kernel's file are imported
         unique("--arg", map(named_text, self.values))
         check_reference(self.kernel)
-        if self.space not in (None, "auto"):
+        if self.space not in (None, AUTO):
             raise InputError(
                 f"--space {self.space}: expected auto; --axis NAME=V1,V2 gives an axis"
             )
@@ -110,7 +113,7 @@ class KernelArguments:
         check_inputs((), self.dtype)
         patterns(self.values)
         shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
-        with self._importing(target):
+        with nullcontext() if self.kernel in kernel_names() else importing_for(_gpu(target)):
             module = load_kernel_module(self.kernel)
         loaded = load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
         return [replace(loaded, problem=with_patterns(loaded.problem, self.values))]
@@ -130,34 +133,24 @@ class KernelArguments:
             )
         return loaded[0]
 
-    def _importing(self, target: Target) -> AbstractContextManager[object]:
-        if self.kernel in kernel_names():
-            return nullcontext()
-        from asmtune.runtime.offline.host_functions import assumed_gpu  # loads PyTorch
-
-        return importing_for(assumed_gpu(target))
-
     def _function(self, target: Target, axes: dict[str, list[object]]) -> list[LoadedKernel]:
         from asmtune.runtime.offline.host_arguments import parse_arguments
         from asmtune.runtime.offline.host_functions import (
-            assumed_gpu,
             host_launches,
             is_host_function,
             with_options,
         )
 
-        where = self.kernel.rpartition(":")[0]
-        with self._importing(target):
+        where, gpu = self.kernel.rpartition(":")[0], _gpu(target)
+        with importing_for(gpu):
             function, module = load_named(self.kernel), import_module(where)
-        if is_host_function(function):
-            given = parse_arguments(function, self.values, self.kernel)
-            loaded = host_launches(function, given, assumed_gpu(target), self.kernel, module)
-            return [
-                with_options(self._proposed(one), axes, self.grid) for one in self._chosen(loaded)
-            ]
-        if self.only is not None:
-            raise InputError(f"--kernel is for a host function, and {self.kernel} is a kernel")
-        with self._importing(target):
+            if is_host_function(function):
+                given = parse_arguments(function, self.values, self.kernel)
+                loaded = host_launches(function, given, gpu, self.kernel, module)
+                chosen = map(self._proposed, self._chosen(loaded))
+                return [with_options(one, axes, self.grid) for one in chosen]
+            if self.only is not None:
+                raise InputError(f"--kernel is for a host function, and {self.kernel} is a kernel")
             problem, space = plain_function(self.kernel, self.values, self.grid, axes)
         plain = LoadedKernel(problem, space, notes=assumptions_of(problem))
         proposed = self._proposed(plain)
@@ -179,3 +172,9 @@ class KernelArguments:
             names = ", ".join(dict.fromkeys(one.problem.name for one in loaded))
             raise InputError(f"--kernel {self.only}: {self.kernel} launches {names}")
         return chosen
+
+
+def _gpu(target: Target) -> AssumedGpu:
+    from asmtune.runtime.offline.host_functions import assumed_gpu  # loads PyTorch
+
+    return assumed_gpu(target)

@@ -114,6 +114,24 @@ class Problem:
             values = checked_values(self.name, self.index_values, self.arguments)
             object.__setattr__(self, "index_values", values)
 
+    @classmethod
+    def of_launch(
+        cls,
+        kernel: Any,
+        values: Mapping[str, Any],
+        grid: Grid,
+        sizes: Iterable[str] | None = None,
+        index_values: Mapping[str, Any] | None = None,
+    ) -> Problem:
+        """Make the problem of a launch's values by name, options of Triton's compiler among them.
+
+        The numbers among `sizes`, by default among all parameters, identify it.
+        """
+        names = jit_function(kernel).arg_names
+        numbers = {n: values[n] for n in sizes or names if isinstance(values.get(n), int | float)}
+        options = frozenset(values.keys() - set(names))
+        return cls(kernel, values, grid, numbers, options=options, index_values=index_values or {})
+
     def index_table(self, name: str) -> IndexValues | str:
         """Return what an index tensor holds, or say why that is not known.
 

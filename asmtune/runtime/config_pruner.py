@@ -95,17 +95,13 @@ def _kept(
     from asmtune.core.space.space import Space
     from asmtune.predict.prune.flow import Funnel
     from asmtune.runtime.offline.pruning import PruneChoices
-    from asmtune.triton_api.jit_functions import jit_function
 
     if autotuner is None:
         raise InputError("it is not called by triton.autotune, as prune_configs_by")
     grid = values.pop("grid", (1,))
     values.pop("warmup", None)
     kernel, choices = autotuner.fn, PruneChoices.of(scorer, top_k, None)
-    names = jit_function(kernel).arg_names
-    numbers = {n: v for n, v in values.items() if n in names and isinstance(v, int | float)}
-    options = frozenset(values.keys() - set(names))
-    problem = Problem(kernel, values, grid, numbers, options=options)
+    problem = Problem.of_launch(kernel, values, grid)
     machine = _here() if target is None else target
     funnel = Funnel(
         machine,

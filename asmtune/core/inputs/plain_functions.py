@@ -46,7 +46,7 @@ def plain_function(
     if own is not None:
         space = own.replace(**axes) if axes else own
     else:
-        space = Space({"num_warps": (4, 1, 2, 8), **axes})  # Triton's own default first
+        space = Space({"num_warps": usual_warps(), **axes})
     numbers = {n: v for n, v in values.items() if isinstance(v, int | float | bool)}
     _check_sizes(kernel, values, grid)
     fixed = {name: one[0] for name, one in axes.items() if len(one) == 1 and type(one[0]) is int}
@@ -64,6 +64,11 @@ def plain_function(
             "the Python function that launches it in its place"
         )
     return with_grid(problem, grid, space), space
+
+
+def usual_warps(first: int = 4) -> tuple[int, ...]:
+    """Return the warps to try where nothing lists configs: a launch's own, or Triton's, first."""
+    return tuple(dict.fromkeys((first, 1, 2, 4, 8)))
 
 
 def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> None:

@@ -71,11 +71,11 @@ def _drawn(value: Any, known: Mapping[int, Any]) -> Any:
     if id(value) in known:
         return known[id(value)]
     made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+    if value.dtype is not torch.bool and not value.dtype.is_floating_point:
+        return made.zero_()
     generator = torch.Generator("cpu").manual_seed(0)
     drawn = torch.randn(value.shape, generator=generator, device="cpu")
-    if value.dtype is torch.bool:
-        return made.copy_(drawn > 0)
-    return made.copy_(drawn) if value.dtype.is_floating_point else made.zero_()
+    return made.copy_(drawn > 0 if value.dtype is torch.bool else drawn)
 
 
 def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArguments:
@@ -87,15 +87,15 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
     Raises:
         InputError: one is malformed, unknown or missing.
     """
-    every = _parameters(function, where)
-    names = {name: one for name, one in every.items() if one.kind in _NEEDED}
-    rest = next((n for n, p in every.items() if p.kind is p.VAR_POSITIONAL), "")
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in every.values())
+    signature = _signature(function, where)
+    every = signature.parameters
+    names = {name: one for name, one in every.items() if one.kind not in _ANY}
+    rest, named = (next((n for n, p in every.items() if p.kind is kind), None) for kind in _ANY)
     pairs = unique("--arg", map(named_text, texts))
     sizes = {name: parse_value(text) for name, text in pairs.items()}
     numbers = {name: value for name, value in sizes.items() if type(value) is int}
     reader = _Reader(numbers)
-    own = {*names, rest} | (pairs.keys() if takes_any else set())
+    own = {*names, rest} | (set() if named is None else pairs.keys())
     values = {n: reader.value(n, text) for n, text in pairs.items() if n in own}
     used = {word for text in pairs.values() for word in re.findall(r"[A-Za-z_]\w*", text)}
     for name in pairs.keys() - own:
@@ -108,44 +108,39 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
             f"{where}: no value for {', '.join(missing)}; give a tensor as "
             f'--arg "{missing[0]}=fp16[4096,4096]", a number as --arg {missing[0]}=1'
         )
-    more = values.pop(rest, [])  # of *args, as --arg 'args=[fp16[4], fp16[8]]'
-    args = (*_by_place(names, values), *(more if isinstance(more, list) else [more]))
-    return HostArguments(args, values, reader.known)
+    bound = signature.bind_partial()
+    if named is not None:
+        bound.arguments[named] = {n: values.pop(n) for n in [*values] if n not in every}
+    if rest in values:  # of *args, as --arg 'args=[fp16[4], fp16[8]]'
+        more = values.pop(rest)
+        bound.arguments[rest] = tuple(more) if isinstance(more, list) else (more,)
+    bound.arguments.update(values)
+    bound.apply_defaults()
+    return HostArguments(bound.args, bound.kwargs, reader.known)
 
 
-_NEEDED: Final = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.KEYWORD_ONLY,
-)
+_ANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _parameters(function: Any, where: str) -> dict[str, inspect.Parameter]:
-    """Return the parameters of a host function; of an autograd function's `apply` its forward's."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
-        parameters = [*inspect.signature(owner.forward).parameters.values()]
-        if owner.setup_context is torch.autograd.Function.setup_context:
-            parameters = parameters[1:]  # the context comes first
-        # `apply` takes them by position alone.
-        return {p.name: p.replace(kind=p.POSITIONAL_ONLY) for p in parameters}
-    if isinstance(function, torch.nn.Module):
-        function = function.forward
+def _signature(function: Any, where: str) -> inspect.Signature:
+    """Return the signature of a host function; of an autograd function's `apply` its forward's."""
     try:
-        return dict(inspect.signature(function).parameters)
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+            return _of_apply(owner)
+        is_module = isinstance(function, torch.nn.Module)
+        return inspect.signature(function.forward if is_module else function)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: Python does not know its parameters: {error}") from error
 
 
-def _by_place(names: Mapping[str, inspect.Parameter], values: dict[str, Any]) -> Iterator[Any]:
-    """Yield the arguments to give by position: decorators of host functions look at the first."""
-    by_place = [n for n, p in names.items() if p.kind in _NEEDED[:2]]
-    only = [n for n in by_place if names[n].kind is inspect.Parameter.POSITIONAL_ONLY]
-    last = max((at for at, name in enumerate(only, 1) if name in values), default=0)
-    for at, name in enumerate(by_place):
-        if name not in values and at >= last:
-            return
-        yield values.pop(name, names[name].default)
+def _of_apply(owner: type[torch.autograd.Function]) -> inspect.Signature:
+    """Return the signature of `apply`, which takes what `forward` takes by position alone."""
+    parameters = [*inspect.signature(owner.forward).parameters.values()]
+    if owner.setup_context is torch.autograd.Function.setup_context:
+        parameters = parameters[1:]  # the context comes first
+    only = inspect.Parameter.POSITIONAL_ONLY
+    return inspect.Signature([p if p.kind in _ANY else p.replace(kind=only) for p in parameters])
 
 
 class _Reader:
@@ -184,7 +179,7 @@ class _Reader:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield what stands between the commas of a list, inner brackets aside."""
+    """Yield the parts of a list between its commas, those in inner brackets aside."""
     depth, part = 0, ""
     for letter in text:
         depth += (letter in "[(") - (letter in "])")

@@ -18,14 +18,11 @@ from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError,
 from asmtune.base.text import shortened
 from asmtune.core.assumed_import import left_out, note_asked
 from asmtune.core.assumed_tensors import AssumedTensors, UnknownValueError, on_assumed_gpu
-from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS
+from asmtune.core.config import OPTION_AXES
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.index_values import is_index, values_of
-from asmtune.core.inputs.plain_functions import (
-    constexpr_value,
-    with_grid,
-)
+from asmtune.core.inputs.plain_functions import constexpr_value, usual_warps, with_grid
 from asmtune.core.kernel_module import space_of
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
@@ -253,13 +250,11 @@ def _loaded(launch: Launch, known: AssumedTensors, notes: tuple[str, ...]) -> Lo
     if space is not None and listed is not None:
         space = Space.from_configs(listed)
     if space is None:
+        given: dict[str, tuple[Any, ...]]
         given = {name: (values.pop(name),) for name in OPTION_AXES if name in values}
         if not is_gluon(kernel):  # whose layouts are of one number of warps
-            own = given.get("num_warps", (OPTION_DEFAULTS["num_warps"],))
-            given["num_warps"] = tuple(dict.fromkeys((*own, *WARPS)))
-        space = Space(given or {"num_warps": (4,)})
-    keys = getattr(kernel, "keys", None) or names
-    numbers = {n: values[n] for n in keys if isinstance(values.get(n), int | float)}
+            given["num_warps"] = usual_warps(*given.get("num_warps", ()))
+        space = Space(given or {"num_warps": usual_warps()[:1]})
     tables = {
         name: replace(table, source=f"the values that {jit_function(kernel).__name__} is given")
         for name, tensor in values.items()
@@ -267,14 +262,8 @@ def _loaded(launch: Launch, known: AssumedTensors, notes: tuple[str, ...]) -> Lo
         if not isinstance(table := values_of(known.values(tensor), ""), str)
     }
     grid = launch.grid if callable(launch.grid) else _sizes(launch.grid)
-    problem = Problem(
-        kernel,
-        values,
-        grid,
-        numbers,
-        options=frozenset(values.keys() - set(names)),
-        index_values=tables,
-    )
+    keys = getattr(kernel, "keys", None)
+    problem = Problem.of_launch(kernel, values, grid, keys, tables)
     return LoadedKernel(problem, space, notes=notes)
 
 
@@ -314,6 +303,3 @@ def with_options(loaded: LoadedKernel, axes: Mapping[str, Any], grid: str | None
 
 def _sizes(grid: Any) -> tuple[int, ...]:
     return tuple(grid) if isinstance(grid, tuple | list) else (grid,)
-
-
-WARPS: Final = (1, 2, 4, 8)
