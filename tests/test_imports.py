@@ -55,7 +55,7 @@ def test_commands_load_their_own() -> None:
 
 @pytest.mark.parametrize("command", ["prune-report", "explain", "roofline"])
 def test_bad_arguments_load_no_compiler(command: str) -> None:
-    """What is wrong with arguments is told before PyTorch and Triton are imported."""
+    """Wrong arguments are refused before PyTorch and Triton are imported."""
     here = f"{Path(__file__).parent / 'sample_kernels.py'}:scale"
     mistakes = [
         ["nonsense.py:f"], ["nonsense.py"], ["nonsense:f"], ["nonsens"], [here, "--target", "H0"],

@@ -74,7 +74,7 @@ def test_report_tells_kept_and_dropped() -> None:
 
 
 def test_an_axis_called_as_a_column_keeps_its_values() -> None:
-    """Axes named rank, kept or target stand beside the verdict's columns, as does an IR file."""
+    """Axes named rank, kept or target have columns beside the verdict's, as does an IR file."""
     config = Config({"rank": 7, "kept": "yes", "target": 3}, ir_override="/a/edited.ptx")
     features = Features({"num_warps": 9.0, "spills": 1.0})
     row = Verdict(config, True, rank=1, features=features, reasons=(Reason("tie", "near"),)).row()

@@ -206,7 +206,7 @@ def test_a_product_s_space_takes_the_rule(side: int) -> None:
 
 
 def test_other_spaces_take_the_default() -> None:
-    """Of a space that is no product's the first config that has a grid is taken."""
+    """A space without a product's blocks gives the first config that has a grid."""
     add = tuning_support.problem(4096)
     assert untuned_config(add, tuning_support.space(), H200) == tuning_support.DEFAULT
     many = Problem(add.kernel, add.arguments, lambda v: (1, 70_000 // v["BLOCK"]), {"n": 4096})

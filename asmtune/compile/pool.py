@@ -39,7 +39,7 @@ Pair = tuple[int, LowerRequest | Failure]
 """A config's position, with its request."""
 
 Share = list[tuple[int, LowerRequest]]
-"""What one worker compiles, in an order in which requests reuse what others made."""
+"""Requests of one worker, in an order in which each reuses what earlier ones made."""
 
 Lower = Callable[[Config], LowerRequest | Failure]
 R = TypeVar("R")

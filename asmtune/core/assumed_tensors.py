@@ -102,8 +102,8 @@ def on_assumed_gpu(gpu: AssumedGpu, place: str = "meta") -> Iterator[AssumedTens
     """Run the user's code as on an assumed GPU, whose tensors lie at a place; yield their mode."""
     tensors = AssumedTensors(place, gpu.answered(None))
     set_default = torch.set_default_device
-    # PyTorch tells its default by a device alone, and takes None for none.
-    before = None if str(torch.get_default_device()) == "cpu" else torch.get_default_device()
+    default = torch.get_default_device()
+    before = None if default.type == "cpu" else default  # None removes PyTorch's own mode
     with gpu.active(), tensors:
         torch.set_default_device = lambda device: set_default(tensors.placed(device))
         try:

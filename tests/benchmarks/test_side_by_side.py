@@ -32,7 +32,7 @@ def _row(**changes: Any) -> dict[str, Any]:
 
 
 def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the first call cannot end is told; the next keeps the others and runs only that."""
+    """The first call names what it could not end; the next runs only that, and keeps the others."""
     ran: list[str] = []
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

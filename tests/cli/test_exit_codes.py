@@ -31,7 +31,7 @@ PLAIN = (
 def test_no_gpu(
     commands: Commands, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    """Every command that needs a GPU says in one line that there is none, and exits with 3."""
+    """Every command that needs a GPU says in one line that it is missing, and exits with 3."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "needs a CUDA GPU" in commands.refused(*arguments, code=3)
 

@@ -83,7 +83,7 @@ def reports(commands: Commands, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_the_launch_of_a_host_function(commands: Commands, file: Path) -> None:
-    """Grid, constexprs and options are the launch's own; what was left out at import is told."""
+    """Grid, constexprs and options are the launch's own; a note names what the import left out."""
     (report,) = reports(commands, f"{file}:fixed", "--arg", "x=fp32[1000]")
     rows = {row["config"]["num_warps"]: row["features"] for row in report["verdicts"]}
     assert set(rows) == {1, 2, 4, 8}
@@ -117,7 +117,7 @@ def test_equal_launches_are_one(commands: Commands, file: Path) -> None:
 
 
 def test_functions_that_read_values(commands: Commands, file: Path) -> None:
-    """A function that reads values is called on tensors of the CPU, and that is told."""
+    """A function that reads values is called on tensors of the CPU, and a note says so."""
     (report,) = reports(commands, f"{file}:reads", "--arg", "x=fp32[2000000]")
     assert any("drawn at random" in note for note in report["notes"])
     assert report["verdicts"][0]["features"]["programs"] == 15625

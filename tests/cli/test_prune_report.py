@@ -274,7 +274,7 @@ def test_plain_functions(commands: Commands) -> None:
 
 
 def test_the_grid_of_a_plain_function(commands: Commands) -> None:
-    """A grid counts the programs of each config; one is required, and unknown sizes are told."""
+    """A grid counts the programs of each config and is required; a note names unknown sizes."""
     plain = (
         "prune-report", "{}/plain.py:plain", "--arg", "n=100000", "--axis", "BLOCK=128,256",
         "--axis", "num_warps=4", "--format", "json",

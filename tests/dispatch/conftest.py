@@ -33,7 +33,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 @pytest.fixture
 def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
-    """A host that stands for a GPU, and a fresh store."""
+    """A host in the place of a GPU, and a fresh store."""
     return host_gpu(tmp_path, monkeypatch)
 
 

@@ -234,7 +234,7 @@ def test_the_interpreter_takes_what_it_likes() -> None:
 
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
 def test_names_of_arguments(option: str) -> None:
-    """An option that names what is no parameter is told when decorating."""
+    """An option that names no parameter is refused when decorating."""
     for names, message in (
         (["x_pt"], r"'x_pt', .* they are .*; did you mean x_ptr\?"),
         ([0], "0, "),

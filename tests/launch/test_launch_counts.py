@@ -114,7 +114,7 @@ def test_a_gpu_that_is_busy_for_longer_is_no_finding(counts: LaunchCounts, tmp_p
 
 
 def test_a_launch_of_unknown_time_is_no_finding(counts: LaunchCounts) -> None:
-    """Of a config that nothing has timed or predicted nothing is said."""
+    """A config that was neither timed nor predicted is not reported."""
     _launch(_pinned(), FEWEST, _work)
     assert counts.tallies()[0].gpu_us is None
     assert counts.launch_bound() == []

@@ -74,7 +74,7 @@ def test_columns() -> None:
 
 
 def test_the_answer_comes_first() -> None:
-    """The page begins with the line that the terminal begins with; a guess stands below it."""
+    """The page begins with the line that the terminal begins with; a guess comes below it."""
     guess = f"{A_GUESS} of the grid"
     text = report_html([replace(report(), notes=(guess, "a remark"))])
     (model,) = held(text)["reports"]

@@ -105,7 +105,7 @@ def broken():
 
 
 def test_a_scorer_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entry points name scorers; one that is none, or cannot be made, is refused."""
+    """Entry points name scorers; one that names something else, or fails, is refused."""
     (tmp_path / "small_scorer.py").write_text(PACKAGE)
     about = tmp_path / "small_scorer-1.0.dist-info"
     about.mkdir()

@@ -329,7 +329,7 @@ def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
 
 @pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
 def test_damaged_row(path: Path, statement: str, problem: str) -> None:
-    """A damaged row is told by every way of reading and kept, or deleted with one warning."""
+    """Every way of reading names a damaged row and keeps it, or deletes it with one warning."""
     key = RECORDS[4].key
     execute(path, statement, key_digest(key))
     with Store.open(path) as store:

@@ -284,7 +284,7 @@ def test_seeds_of_one_key_are_merged_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_seeds_of_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
-    """A file in the folder's place holds no seeds; other errors are told alike for all kernels."""
+    """A file in the folder's place holds no seeds; other errors have one line for all kernels."""
     (tmp_path / "file").touch()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -253,7 +253,7 @@ def test_config_that_cannot_be_kept(where: str) -> None:
     ],
 )
 def test_place_that_cannot_be_served(where: str, says: str) -> None:
-    """A place that is none, or whose driver is missing, is one line that holds no password."""
+    """An impossible place, or a missing driver, is one line that holds no password."""
     with pytest.raises(InputError, match=re.escape(says)) as caught:
         Store.open(where)
     assert str(caught.value).isprintable()

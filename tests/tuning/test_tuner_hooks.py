@@ -160,7 +160,7 @@ def test_a_kernel_with_a_right_rival_is_not_told_of_the_wrong_ones(
 def test_a_limit_of_memory_that_costs_several_configs_is_told_once(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """Compiles that failed for want of memory are told with the limit and its variable."""
+    """A note on compiles that failed for want of memory names the limit and its variable."""
     configs = [Config({"BLOCK": block}) for block in (32, 64, 128)]
     state = SearchState([Verdict(config, "config") for config in configs], configs[0])
     starved = Failure("llir", "memory", "the compiler died with signal SIGABRT")

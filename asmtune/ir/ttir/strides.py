@@ -1,4 +1,4 @@
-"""How accesses lie in memory: distances between a tile's neighbours, and the furthest byte."""
+"""Places of accesses in memory: distances between a tile's neighbours, and the furthest byte."""
 
 from __future__ import annotations
 

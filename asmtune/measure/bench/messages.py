@@ -1,4 +1,4 @@
-"""What a bench sends to its child, and what it gets back.
+"""Messages between a bench and its child.
 
 The setup and the candidates travel as pickles, since only a pickle can carry the user's functions.
 They go through the pipe between the two processes; nothing is ever unpickled from a disk. The

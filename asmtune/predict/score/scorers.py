@@ -38,7 +38,7 @@ _PRODUCTS: Final = ("text_mma_sync", "text_wgmma", "text_tcgen05_mma")
 """Tensor instructions; the first that the PTX has counts as mma.sync does."""
 
 _REPLAYED: Final = Path(__file__).with_name("data") / "replayed.json"
-"""What scorers kept on the recordings: figures of benchmarks/results/replay.json."""
+"""Shares that scorers kept on the recordings: figures of benchmarks/results/replay.json."""
 
 
 class Weights(Scorer):

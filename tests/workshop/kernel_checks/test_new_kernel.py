@@ -57,7 +57,7 @@ def test_the_benchmark_times_no_wrong_kernel(tmp_path: Path, interpreter: Interp
 def test_a_missing_pytest_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line has the command that installs it; where it is installed, there is none."""
+    """One line has the command that installs it, and only where it is missing."""
     monkeypatch.chdir(tmp_path)
     new("first_shift")
     assert "pip install" not in capsys.readouterr().out

@@ -39,7 +39,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Typical:
-    """What holds of most of the configs, and is assumed of all.
+    """Facts that hold for most of the configs, and are assumed for all.
 
     Attributes:
         vector: addresses that one instruction of a thread covers, at the median.
