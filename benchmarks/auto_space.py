@@ -47,7 +47,7 @@ def main() -> None:
     """Measure and write."""
     made = parser(__doc__, None)
     made.add_argument("--tune", type=int, metavar="N", help="kernels to tune on this GPU")
-    made.add_argument("--seconds", type=float, help="begin no kernel after so many seconds")
+    made.add_argument("--seconds", type=float, help="begin no kernel later than this")
     options = made.parse_args()
     if options.tune is None:
         rows = [row for file, folder in FILES.items() for row in rows_of(RESULTS / file, folder)]

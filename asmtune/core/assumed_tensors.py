@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from asmtune.core.meta_values import MetaValues, tensors_in
+from asmtune.triton_api.tensors import own_gpu_kernel
 
 if TYPE_CHECKING:
     from asmtune.triton_api.assumed_gpu import AssumedGpu
@@ -51,6 +52,10 @@ class AssumedTensors(MetaValues):
             if made.type == "cuda":
                 self._asked()
             return made
+        kernel = own_gpu_kernel(func)
+        if kernel is not None:
+            with self:  # it asks for its tensors' device, and makes others
+                return kernel(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
         own = isinstance(args[0], torch.Tensor) if args else False
         if name == "__get__" and own and args[0].device.type == self._place:

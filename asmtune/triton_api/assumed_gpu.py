@@ -9,6 +9,7 @@ is as before at the end.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -87,8 +88,14 @@ class AssumedGpu:
             version = "cuda" if self.machine[0] == "cuda" else "hip"
             if getattr(torch.version, version) is None:
                 _replace(undo, torch.version, version, "12.8" if version == "cuda" else "6.4")
+            for name in ("range_push", "range_pop", "mark"):
+                _replace(undo, torch.cuda.nvtx, name, self.answered(None))
+            _replace(undo, torch.cuda.nvtx, "range", _Nothing)
             for name in ("do_bench", "do_bench_cudagraph"):
-                _replace(undo, triton.testing, name, self._refusal("times"))
+                _replace(undo, triton.testing, name, self._benched)
+            _replace(undo, torch, "compile", self._uncompiled)
+            if "torch._dynamo" in sys.modules:  # what has been compiled before runs as it is
+                undo.enter_context(torch.compiler.set_stance("force_eager"))
             undo.callback(setattr, driver, "_active", driver._active)
             driver.set_active(_Driver(self))
             for kind in [KernelInterface, *_subclasses(KernelInterface)]:
@@ -111,10 +118,20 @@ class AssumedGpu:
 
         return refuse
 
+    def _benched(self, call: Callable[[], Any], *_: Any, **__: Any) -> Any:
+        """Call what is to be timed, for its launches; then refuse."""
+        call()
+        return self._refusal("times")()
+
+    def _uncompiled(self, model: Any = None, **_: Any) -> Any:
+        """Return a model or function as it is, as `torch.compile` does by a debug switch."""
+        self.was_asked = True
+        return (lambda one: one) if model is None else model
+
     def _answers(self) -> dict[str, Any]:
         properties = SimpleNamespace(name=self.name, **self.properties)
         properties.major, properties.minor = self.capability
-        stream = SimpleNamespace(cuda_stream=0, device=DEVICE, synchronize=lambda: None)
+        stream = _Queue()
         memory = int(self.properties["total_memory"])
         values: dict[str, Any] = {
             "is_available": True,
@@ -134,7 +151,8 @@ class AssumedGpu:
             "is_current_stream_capturing": False,
         }
         answers = {name: self.answered(value) for name, value in values.items()}
-        return answers | {"device": _Nothing, "stream": _Nothing}
+        nothing = dict.fromkeys(("device", "device_of", "stream", "graph"), _Nothing)
+        return answers | nothing | dict.fromkeys(("Stream", "Event", "CUDAGraph"), _Queue)
 
     def _accelerator(self) -> dict[str, Any]:
         values = {
@@ -210,7 +228,35 @@ class _Compiled:
 
 
 class _Nothing(nullcontext[Any]):
-    """Stands for `torch.cuda.device` and `torch.cuda.stream`: there is one device, one stream."""
+    """Stands for `torch.cuda.device`, `stream` and `graph`: there is one device, one stream."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+
+class _Queue:
+    """Stands for streams, events and graphs: nothing is in flight, and nobody waits."""
+
+    cuda_stream: Final = 0
+    device: Final = DEVICE
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Callable[..., _Queue]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *_, **__: self
+
+    def __enter__(self) -> _Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def elapsed_time(self, _: Any) -> float:
+        """Raise: nothing is timed."""
+        raise AssumedGpuError("nothing here times: the GPU is assumed, not present")
 
 
 class _Driver(DriverBase):  # type: ignore[misc] # Triton's has no types

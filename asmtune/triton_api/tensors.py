@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -51,6 +52,23 @@ def forward_level() -> tuple[dict[str, Any], str, int]:
     from torch.autograd import forward_ad
 
     return vars(forward_ad), "_current_level", -1
+
+
+def own_gpu_kernel(op: Any) -> Callable[..., Any] | None:
+    """Return what Python has registered for the GPU of an operator; None for PyTorch's own, in C++.
+
+    It takes tensors of any device.
+    """
+    operators: Any = torch._ops  # without types
+    if isinstance(op, operators.OpOverloadPacket) and len(op.overloads()) == 1:
+        op = getattr(op, op.overloads()[0])
+    if not isinstance(op, operators.OpOverload):
+        return None
+    name = op.name().replace("::", "/")
+    keys = (f"{name}/{key}" for key in ("CUDA", "CompositeExplicitAutograd"))
+    if torch.library._impls.isdisjoint(keys):
+        return None
+    return partial(op.redispatch, torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA))
 
 
 def apply_of(node: Any) -> Any:

@@ -12,7 +12,8 @@ from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction, KernelInterface
 
 from asmtune.core.hardware.shipped import load_target
-from asmtune.runtime.offline.host_functions import assumed_gpu
+from asmtune.runtime.offline.host_arguments import HostArguments
+from asmtune.runtime.offline.host_functions import assumed_gpu, host_launches
 from asmtune.triton_api.assumed_gpu import AssumedGpuError, Launch
 from tests.sample_kernels import scale
 
@@ -87,3 +88,68 @@ def test_launches_are_handed_over_and_nothing_is_timed() -> None:
         (scale, (4,), 4, {"num_warps": 2}),
     ]
     assert not scale.device_caches
+
+
+def launched(x: torch.Tensor) -> torch.Tensor:
+    """Launch a kernel on a GPU's tensor, which is what it must be told to have."""
+    assert x.is_cuda
+    scale[(4,)](x, y := torch.empty_like(x), 256, BLOCK=64)
+    return y
+
+
+@torch.library.custom_op("asmtune_tests::launched", mutates_args=())
+def custom(x: torch.Tensor) -> torch.Tensor:
+    """Launch it in an operator that PyTorch knows."""
+    return launched(x)
+
+
+custom.register_fake(torch.empty_like)
+
+library = torch.library.Library("asmtune_tests", "FRAGMENT")
+library.define("of_cuda(Tensor x) -> Tensor")
+library.impl("of_cuda", launched, "CUDA")
+
+
+def in_streams(x: torch.Tensor) -> torch.Tensor:
+    """Launch it in a stream of its own, between events, in a range of a profiler."""
+    side, event = torch.cuda.Stream(device=x.device), torch.cuda.Event(enable_timing=True)
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.device_of(x), torch.cuda.stream(side), torch.cuda.nvtx.range("scale"):
+        y = launched(x)
+    side.record_event().synchronize()
+    event.record()
+    return y
+
+
+def in_a_graph(x: torch.Tensor) -> None:
+    """Launch it while a graph is captured."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launched(x)
+    graph.replay()
+
+
+def timed(x: torch.Tensor) -> float:
+    """Launch it to be timed."""
+    return float(triton.testing.do_bench(lambda: launched(x)))
+
+
+FORMS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "custom_op": lambda x: custom(x) + 1,
+    "library": lambda x: torch.ops.asmtune_tests.of_cuda(x),
+    "streams": in_streams,
+    "graph": in_a_graph,
+    "timed": timed,
+    "compiled before": torch.compile(launched),
+    "compiled inside": lambda x: torch.compile(dynamic=False)(launched)(x),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_launch_is_found_under_what_programs_wrap_it_in(form: str) -> None:
+    """A host function's launch is found in operators, streams, graphs, timings, compiled code."""
+    x = torch.empty(256, device="meta")
+    gpu = assumed_gpu(load_target("H200"))
+    (found,) = host_launches(FORMS[form], HostArguments.of(x), gpu, form)
+    assert found.problem.arguments["x_ptr"].shape == (256,)
+    assert found.problem.grid == (4,)
