@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -121,15 +123,27 @@ def test_paths_that_the_file_adds(tmp_path: Path) -> None:
 
 
 def test_relative_imports(tmp_path: Path) -> None:
-    """A file in a package imports relatively; outside of one the line says what to do."""
+    """A file imports its neighbours relatively, in a package or in plain folders, each once."""
     write(tmp_path, "pack/__init__.py")
     write(tmp_path, "pack/sizes.py", "N = 512\n")
     text = MODULE.replace("SHAPES, DTYPES", "from .sizes import N\nSHAPES, DTYPES")
     module = load_kernel_module(str(write(tmp_path, "pack/mine.py", text.replace("1024", "N"))))
     assert module.shapes == ({"n": 512},)
+    write(tmp_path, "plain/sizes.py", "N = 256\n")
+    module = load_kernel_module(str(write(tmp_path, "plain/mine.py", text.replace("1024", "N"))))
+    assert module.shapes == ({"n": 256},)
     line = refusal(write(tmp_path, "alone.py", text))
-    assert "alone.py, line 11: ImportError: attempted relative import" in line
-    assert "put an __init__.py beside it" in line
+    assert re.search(r"alone.py, line 11: .*No module named '.*sizes'", line)
+
+
+def test_a_module_of_a_package_is_not_executed_again(tmp_path: Path) -> None:
+    """What a package has imported itself is taken; its modules hide no installed ones."""
+    write(tmp_path, "pack/__init__.py", "from pack import mine")
+    write(tmp_path, "pack/typer.py", "raise ZeroDivisionError")
+    text = "import typer\nfrom . import __path__\n" + MODULE
+    count = "import builtins\nbuiltins.executed = getattr(builtins, 'executed', 0) + 1\n"
+    load_kernel_module(str(write(tmp_path, "pack/mine.py", count + text)))
+    assert vars(builtins).pop("executed") == 1
 
 
 def test_dotted_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

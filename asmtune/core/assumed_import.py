@@ -60,6 +60,23 @@ def left_out(module: ModuleType) -> str | None:
     return f"{where}: left out at import, for want of a GPU's results: {told}{more}"
 
 
+@contextmanager
+def answering(module: str) -> Iterator[None]:
+    """Import what a module's file needs first, on the GPU that is assumed, where one is."""
+    _answered_by.pop(module, None)
+    if not _assumed:
+        yield
+        return
+    from asmtune.core.assumed_tensors import on_assumed_gpu
+
+    gpu = _assumed[-1]
+    gpu.was_asked = False
+    with on_assumed_gpu(gpu):
+        yield
+    if gpu.was_asked:
+        _answered_by[module] = gpu.name
+
+
 def is_valid(module: str) -> bool:
     """Return whether an imported file is as it would be if it was imported now."""
     name = _assumed[-1].name if _assumed else None
@@ -68,7 +85,6 @@ def is_valid(module: str) -> bool:
 
 def execute(module: ModuleType, file: Path) -> bool:
     """Execute a file's statements one after another; return False where no GPU is assumed."""
-    _answered_by.pop(module.__name__, None)
     failed = _left_out[module.__name__] = {}
     if not _assumed:
         return False

@@ -29,6 +29,7 @@ from asmtune.base.fingerprint import digest
 from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
 from asmtune.core import assumed_import
+from asmtune.core.user_packages import Package
 
 FILE_PREFIX: Final = "asmtune_kernel_"
 _MESSAGE_LIMIT: Final = 400
@@ -41,10 +42,12 @@ class _Home:
     Attributes:
         paths: entries of `sys.path`: the folder, and what its files have added.
         modules: modules that were found by these entries alone, by name.
+        last: entries that are looked at after all others.
     """
 
     paths: list[str]
     modules: dict[str, ModuleType] = field(default_factory=dict)
+    last: list[str] = field(default_factory=list)
 
 
 _homes: dict[str, _Home] = {}
@@ -71,13 +74,10 @@ def import_file(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise ProblemError(f"kernel file {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    root, package = real.parent, ""
-    while (root / "__init__.py").is_file() and root != root.parent:
-        root, package = root.parent, ".".join(filter(None, (root.name, package)))
-    if package:  # relative imports work, as with `python -m`
-        spec.name, module.__package__ = f"{package}.{unique}", package
-    folders = dict.fromkeys((str(real.parent), str(root)))
-    home = _homes.setdefault(str(real.parent), _Home(list(folders)))
+    own = Package.of(real)
+    if own.name:  # relative imports work, as with `python -m`
+        spec.name, module.__package__ = f"{own.name}.{unique}", own.name
+    home = _homes.setdefault(str(real.parent), _Home(own.first, last=own.last))
     if is_again:  # its neighbours may have asked the GPU as well
         home.modules.clear()
     sys.modules[unique] = module
@@ -85,10 +85,14 @@ def import_file(path: Path) -> ModuleType:
         # The next import would take a half-executed module for a whole one.
         undo.callback(sys.modules.pop, unique, None)
         with _importing(home, str(path), path):
-            if not assumed_import.execute(module, real):
+            with assumed_import.answering(unique):
+                imported = own.imported(real.stem)
+            if imported is not None:
+                sys.modules[unique] = module = imported
+            elif not assumed_import.execute(module, real):
                 spec.loader.exec_module(module)
         undo.pop_all()
-    _home_of[unique] = home
+    _home_of[module.__name__] = home
     return module
 
 
@@ -207,7 +211,7 @@ class _Errors(AbstractContextManager[None]):
     def __init__(self, where: str, home: _Home, path: Path | None, limit: float) -> None:
         self._where, self._limit = where, limit
         self._file = None if path is None else path.resolve()
-        self._folders = [Path(p).resolve() for p in home.paths]
+        self._folders = [Path(p).resolve() for p in (*home.paths, *home.last)]
 
     def __exit__(
         self,
@@ -232,8 +236,6 @@ class _Errors(AbstractContextManager[None]):
                 return f"sys.exit({shortened(repr(error.code))}) while it is imported; {guard}"
             case SyntaxError() if self._is_own(error.filename):
                 return shortened(" ".join((error.msg or "").split()), _MESSAGE_LIMIT)
-            case ImportError() if "no known parent package" in text:
-                text += "; put an __init__.py beside it, or import the neighbour by its plain name"
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
     def _place(self, error: BaseException) -> str:
@@ -266,13 +268,14 @@ def _on_path(home: _Home) -> Iterator[None]:
     """
     before, loaded = list(sys.path), set(sys.modules)
     sys.modules.update(home.modules)
-    sys.path[:0] = home.paths
+    sys.path[:] = [*home.paths, *before, *home.last]
     try:
         yield
     finally:
-        home.paths += [p for p in sys.path if p not in before and p not in home.paths]
+        own = [*home.paths, *home.last]
+        home.paths += [p for p in sys.path if p not in before and p not in own]
         sys.path[:] = before
-        added = {Path(p).resolve() for p in home.paths if p not in before}
+        added = {Path(p).resolve() for p in (*home.paths, *home.last) if p not in before}
         for name, module in list(sys.modules.items()):
             package = name.partition(".")[0]
             is_new = package not in loaded and not name.startswith(FILE_PREFIX)
