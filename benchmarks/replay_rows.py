@@ -47,7 +47,7 @@ def main() -> None:
     arguments.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
     arguments.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
     arguments.add_argument(
-        "--unlike", type=Path, action="append", default=[], help="as of asmtune model train"
+        "--unlike", type=Path, action="append", default=[], help="rows of kinds that others lack"
     )
     options = arguments.parse_args()
     paths = [*options.files, *options.unlike]

@@ -75,8 +75,6 @@ class SeedFolder:
     def add(self, entries: Iterable[KeyedConfigs]) -> int:
         """Add seeds, before earlier ones of equal keys; return how many configs were added.
 
-        Files of fused_moe for other dtypes have equal keys, so that none replaces another.
-
         Raises:
             InputError: a file of the folder is malformed.
             StoreError: the folder cannot be written.

@@ -14,8 +14,6 @@ import typer
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import parse_json
-from asmtune.base.limited_read import read_limited
 from asmtune.base.settings import Settings
 from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
 from asmtune.cli.output import Json, check_destinations, is_stdout, print_line, write_result
@@ -28,7 +26,7 @@ from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged
 from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
-from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files, read_moe
+from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files
 from asmtune.workshop.exports.python_files import python_file
 
 if TYPE_CHECKING:
@@ -215,8 +213,8 @@ def import_configs(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files that `export` writes, reports of `prune-report --format json`, fused_moe "
-            "files of vLLM or SGLang, or - for stdin."
+            help="Files of records that `export` writes, reports of `prune-report --format json`, "
+            "or - for stdin."
         ),
     ],
     as_seeds: Annotated[
@@ -224,27 +222,22 @@ def import_configs(
     ] = False,
     kernel: Annotated[
         str | None,
-        typer.Option(
-            help="The kernel that fused_moe files and reports are for, as `cache ls` names it."
-        ),
+        typer.Option(help="The kernel that reports are for, as `cache ls` names it."),
     ] = None,
-    names: Map = None,
     where: Where = None,
     as_json: Json = False,
 ) -> None:
-    """Add records to the user's store, and configs of other programs as seeds.
+    """Add records to the user's store, and configs without timings as seeds.
 
     A record takes the place of that of the same key, and launches use it as it is. A seed is a
-    config without timings, of a fused_moe file or a report: a search times it first, and no
-    launch uses it untimed.
+    config that a search times first, and no launch uses untimed: those that a report keeps, and
+    with --seeds those of records.
 
     A whole file is checked first. Where an import is cut off, whole records are in the store;
     importing the file again adds the rest.
     """
-    mapping = MoeMap.parse(names or ())
-    # Files of fused_moe, which are named so, have no timings.
-    hints = [f for f in files if as_seeds or f.name.startswith("E=") or is_report(f)]
-    entries = [entry for file in hints for entry in _read_seeds(file, kernel, mapping)]
+    hints = [file for file in files if as_seeds or is_report(file)]
+    entries = [entry for file in hints for entry in _read_seeds(file, kernel)]
     whole = [file for file in files if file not in hints]
     count, said = 0, []
     if whole:
@@ -272,27 +265,16 @@ def _import_records(file: Path, where: str | None) -> int:
     return count
 
 
-def _read_seeds(path: Path, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
-    """Read the entries of one file, whichever format it has.
+def _read_seeds(path: Path, kernel: str | None) -> list[KeyedConfigs]:
+    """Read the configs of a report or of a file of records.
 
     Raises:
-        InputError: it cannot be read, or is of no format; names the file.
+        InputError: it cannot be read, or is neither; names the file.
     """
-    try:
-        text = read_limited(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     if is_report(path):
         return [_seeds_of(report, kernel, path) for report in read_reports(path)]
-    try:
-        if path.name.startswith("E="):
-            return read_moe(path.name, parse_json(text), kernel, names)
-        entries = (configs_of(r, len(r.measurements)) for r in interchange.loads(text, "records"))
-        return [entry for entry in entries if entry is not None]
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
+    entries = (configs_of(r, len(r.measurements)) for r in interchange.read(path))
+    return [entry for entry in entries if entry is not None]
 
 
 def _seeds_of(report: PruneReport, kernel: str | None, path: Path) -> KeyedConfigs:

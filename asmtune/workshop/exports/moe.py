@@ -1,4 +1,4 @@
-"""The JSON files that the fused_moe kernels of vLLM and SGLang read, written and read.
+"""The JSON files that the fused_moe kernels of vLLM and SGLang read.
 
 A file is named by its experts E, intermediate size N, device, dtype and quantisation block, and
 maps the number of tokens M to a config:
@@ -8,28 +8,23 @@ maps the number of tokens M to a config:
 
 vLLM looks in the folder that VLLM_TUNED_CONFIG_FOLDER names, and has one name for all devices of
 the H200 family. SGLang looks in `configs` of the folder that SGLANG_MOE_CONFIG_DIR names, first in
-that of its own Triton. Its files of the second product end in `_down`: those are read, not written.
+that of its own Triton.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Final, Literal
 
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import shown
-from asmtune.base.text import did_you_mean, user_stacklevel
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import AMD_OPTIONS, OPTION_AXES, Config
 from asmtune.core.keys.buckets import bucket_of
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store.codec import config_from_json
-from asmtune.store.lookup import StoreWarning
-from asmtune.store.seeds import KeyedConfigs
 
 Engine = Literal["vllm", "sglang"]
 
@@ -49,11 +44,6 @@ _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
 _NAMES: Final = (*_SIZES, "dtype", "block_shape", *_BLOCKS, "SPLIT_K")
 _FUSED: Final = "fused_moe_kernel"
 """The kernel of both engines, whose own N are the rows of its weights."""
-
-_FILE_NAME: Final = re.compile(
-    r"E=(?P<E>\d+),N=(?P<N>\d+),device_name=(?P<device>[^,/]+?)(?:,dtype=(?P<dtype>\w+?))?"
-    r"(?:,block_shape=\[(?P<block>\d+, ?\d+)\])?(?:,per_channel_quant=True)?(?:_down)?\.json"
-)
 
 
 @dataclass(frozen=True)
@@ -190,34 +180,6 @@ class MoeMap:
         order = [*_BLOCKS, *(name for name in _FIELDS if name not in _BLOCKS)]
         return {name: values[name] for name in order if name in values}
 
-    def config(self, fields: Mapping[str, Any], where: str) -> Config:
-        """Return the config that a file's fields describe; the inverse of `fields`.
-
-        Raises:
-            InputError: a field is malformed.
-        """
-        ours = {name: self.values.get(name, name) for name in (*_BLOCKS, "SPLIT_K")}
-        named = {ours.get(name, name): value for name, value in fields.items()}
-        # Triton's own defaults, which a file may leave out.
-        return config_from_json({"num_warps": 4, "num_stages": 3, **named}, where)
-
-    def arguments(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Return the arguments of a key that a file's sizes give: N=N/2 doubles the file's N.
-
-        A product of several arguments gives none.
-        """
-        values: dict[str, int] = {}
-        for name, size in sizes.items():
-            factors = _factors(self.values.get(name, name))
-            names = [(text, up) for text, up in factors if not text.isdecimal()]
-            if len(names) != 1 or not names[0][1]:
-                continue
-            times = prod(int(text) for text, up in factors if text.isdecimal() and up)
-            over = prod(int(text) for text, up in factors if text.isdecimal() and not up)
-            if times and size * over % times == 0:
-                values[names[0][0]] = size * over // times
-        return values
-
 
 def moe_files(records: Iterable[TuneRecord], names: MoeMap, engine: Engine) -> dict[str, str]:
     """Write the files of an engine: their texts by their paths below its folder.
@@ -265,64 +227,6 @@ def _path(record: TuneRecord, names: MoeMap, engine: Engine) -> str:
         raise InputError(f"kernel {key.kernel}: {version!a} is no version of Triton")
     folder = f"configs/triton_{version.replace('.', '_')}"
     return f"{folder}/{','.join(words)}.json"
-
-
-def read_moe(name: str, document: Any, kernel: str | None, names: MoeMap) -> list[KeyedConfigs]:
-    """Read the configs of a file of either engine, for a kernel.
-
-    Args:
-        name: the file's name, without its folder.
-        document: its parsed JSON.
-        kernel: the kernel that the configs are for, as `asmtune cache ls` names it.
-        names: the names of arguments and of config values in that kernel.
-
-    Raises:
-        InputError: name or content is not as the engines have them.
-    """
-    match = _FILE_NAME.fullmatch(name)
-    if match is None or not isinstance(document, dict):
-        raise InputError(
-            "neither a file of `asmtune export` nor one of fused_moe configs, which are named "
-            "E=8,N=7168,device_name=NVIDIA_H200.json"
-        )
-    if kernel is None:
-        raise InputError(
-            "fused_moe configs name no kernel: give --kernel, as `asmtune cache ls` names it"
-        )
-    # Engines add facts about the whole file: "triton_version" was the first.
-    facts = {
-        fact
-        for fact, value in document.items()
-        if fact.isidentifier() and not isinstance(value, dict)
-    }
-    by_tokens = {tokens: v for tokens, v in document.items() if tokens not in facts}
-    if not by_tokens:
-        raise InputError("holds no config")
-    entries = []
-    for tokens, fields in by_tokens.items():
-        if not re.fullmatch(r"[1-9]\d{0,17}", tokens):
-            raise InputError(f"{shown(tokens)}: expected a number of tokens")
-        if not isinstance(fields, dict):
-            raise InputError(f"{tokens}: expected a config, got {shown(fields)}")
-        sizes = {"M": int(tokens), "E": int(match["E"]), "N": int(match["N"])}
-        key = TuneKey(kernel, names.arguments(sizes), {}, match["device"])
-        entries.append(KeyedConfigs(key, (names.config(fields, tokens),)))
-    _tell_unknown(name, facts - {"triton_version"}, by_tokens.values(), names)
-    return entries
-
-
-def _tell_unknown(name: str, facts: set[str], configs: Iterable[Any], names: MoeMap) -> None:
-    """Warn once of the fields of a file that the engines' kernels were not known to take."""
-    known = {*_FIELDS, *names.values.values()}
-    fields = {field for config in configs for field in config}
-    unknown = ", ".join(sorted(map(shown, facts | (fields - known))))
-    if unknown:
-        warnings.warn(
-            f"{name}: fields {unknown} are new to this asmtune: a search uses what its kernel's "
-            "space has, and leaves out the others",
-            StoreWarning,
-            stacklevel=user_stacklevel(),
-        )
 
 
 def _sizes_of(key: TuneKey) -> dict[str, Any]:

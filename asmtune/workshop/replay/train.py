@@ -119,7 +119,7 @@ def by_roofline(tasks: Iterable[TaskRows]) -> Unseen:
     return [(task, (-task.base[:, 0]).tolist()) for task in tasks]
 
 
-def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
+def unseen_result(ranked: Unseen) -> ScorerResult:
     """Compute the shares of the best speed that rankings of `rank_unseen` keep."""
     results = [
         TaskResult(
@@ -128,8 +128,7 @@ def unseen_result(ranked: Unseen, moment: str = "assembly") -> ScorerResult:
         )
         for task, scores in ranked
     ]
-    when = "" if moment == "assembly" else " before compiling"
-    return ScorerResult(f"learned{when}, each kernel unseen", tuple(results))
+    return ScorerResult("learned", tuple(results))
 
 
 def scorer_errors(

@@ -22,7 +22,6 @@ from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoreWarning
 from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records
 
@@ -144,16 +143,6 @@ def test_seeds_are_no_records(cache: Path, tmp_path: Path) -> None:
     run("cache", "clear", "--yes", "--kernel", MATMUL)
     assert seeds() == {}
     assert seeds("pkg.softmax")
-
-
-def test_seeds_of_one_key(cache: Path, tmp_path: Path) -> None:
-    """Files of two dtypes say the same key: the second import keeps the first's, after its own."""
-    for size, name in ((64, "E=1,N=2,device_name=X"), (16, "E=1,N=2,device_name=X,dtype=fp8_w8a8")):
-        path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps({"1": {**MOE, "BLOCK_SIZE_M": size}}))
-        assert "imported 1 seeds of 1 kernels" in run("import", path, "--kernel", "k").stdout
-    (configs,) = seeds("k").values()
-    assert [config["BLOCK_SIZE_M"] for config in configs] == [16, 64]
 
 
 def test_lists_are_for_triton(cache: Path, tmp_path: Path) -> None:
@@ -300,8 +289,7 @@ def test_sglang_files(cache: Path, tmp_path: Path) -> None:
     fp8 = {"a": "fp8e4nv", "b": "fp8e4nv", "a_scale": "fp32"}
     shape = {"M": 16, "E": 256, "N": 512, "group_n": 128, "group_k": 128}
     names = {"BM": 16, "BN": 64, "BK": 128, "G": 1}
-    tuned = record(shape, Config(names), kernel="serve.moe", device="NVIDIA H200 NVL", dtypes=fp8)
-    store(tuned)
+    store(record(shape, Config(names), kernel="moe", device="NVIDIA H200 NVL", dtypes=fp8))
     renamed = [f"--map={ours}={own}" for ours, own in zip(MOE, names, strict=True)]
     command = ("--format", "sglang-moe", "--map=N=256", *renamed)
     run("export", tmp_path, *command)
@@ -311,71 +299,11 @@ def test_sglang_files(cache: Path, tmp_path: Path) -> None:
         "E=256,N=256,device_name=NVIDIA_H200_NVL,dtype=fp8_w8a8,block_shape=[128, 128].json"
     )
     assert list(json.loads(path.read_text())["16"].values()) == [16, 64, 128, 1, 4, 3]
-    run("import", path, "--kernel", "serve.moe", *renamed, "--map", "N=N/2")
-    assert seeds("serve.moe") == {
-        ("NVIDIA_H200_NVL", ("E", 256), ("M", 16), ("N", 512)): [tuned.winner.to_dict()]
-    }
     run("export", tmp_path / "vllm", "--format", "vllm-moe", "--map=N=256", *renamed)
     (path,) = (tmp_path / "vllm").iterdir()
     assert path.name == (
         "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
     )
-
-
-def test_moe_round_trip(cache: Path, tmp_path: Path) -> None:
-    """A file's sizes become the kernel's arguments again, by the same options."""
-    store(*MOE_RECORDS)
-    names = ("--map", "N=N/2", "--map", "M=num_tokens")
-    run("export", tmp_path, "--format", "vllm-moe", *names)
-    path = tmp_path / "E=8,N=7168,device_name=NVIDIA_H200.json"
-    assert "3 seeds of 1 kernels\n" in run("import", path, "--kernel", "serve.moe", *names).stdout
-    for one in MOE_RECORDS:
-        tokens = one.key.shape["num_tokens"]
-        key = ("NVIDIA_H200", ("E", 8), ("N", 14336), ("num_tokens", tokens))
-        assert seeds("serve.moe")[key] == [one.winner.to_dict()]
-
-
-def test_files_as_the_engines_publish_them(cache: Path, tmp_path: Path) -> None:
-    """Files of either engine are read: without options, with a Triton version, by AMD's options."""
-    names = {
-        "E=8,N=4096,device_name=AMD_Instinct_MI300X,dtype=fp8_w8a8.json": {
-            "1": {**MOE, "num_warps": 2, "num_stages": 2, "waves_per_eu": 0}
-        },
-        "E=1,N=3584,device_name=NVIDIA_H20-3e,dtype=int8_w8a16,block_shape=[128,128].json": {
-            "triton_version": "3.5.1",
-            "16": {**MOE, "SPLIT_K": 1},
-        },
-        "E=2,N=64,device_name=X,block_shape=[64, 64],per_channel_quant=True_down.json": {"2": MOE},
-        "E=4,N=64,device_name=Y_down.json": {"2": MOE},
-    }
-    for name, document in names.items():
-        (tmp_path / name).write_text(json.dumps(document))
-    run("import", *(tmp_path / name for name in names), "--kernel", "serve.moe")
-    options = {"num_warps": 4, "num_stages": 3}
-    assert seeds("serve.moe") == {
-        ("AMD_Instinct_MI300X", ("E", 8), ("M", 1), ("N", 4096)): [
-            {**MOE, "num_warps": 2, "num_stages": 2, "waves_per_eu": 0}
-        ],
-        ("NVIDIA_H20-3e", ("E", 1), ("M", 16), ("N", 3584)): [{**MOE, "SPLIT_K": 1, **options}],
-        ("X", ("E", 2), ("M", 2), ("N", 64)): [{**MOE, **options}],
-        ("Y", ("E", 4), ("M", 2), ("N", 64)): [{**MOE, **options}],
-    }
-
-
-def test_new_fields_of_moe_files(cache: Path, tmp_path: Path) -> None:
-    """Fields that later engines add are named in one warning a file, and their configs are kept."""
-    path = tmp_path / "E=8,N=64,device_name=X.json"
-    config = {**MOE, "num_warps": 4, "num_stages": 3}
-    fields = {"1": {**config, "NEW": 1}, "2": {**config, "NEW": 2, "LATER": 3}, "4": config}
-    path.write_text(json.dumps({"vllm_version": "0.20", "triton_version": "3.6.0", **fields}))
-    with pytest.warns(StoreWarning) as told:
-        run("import", path, "--kernel", "serve.moe")
-    assert len(told) == 1
-    text = str(told[0].message)
-    assert "fields 'LATER', 'NEW', 'vllm_version' are new" in text
-    assert "\n" not in text
-    kept = list(seeds("serve.moe").values())
-    assert sorted(kept, key=len) == [[fields[m]] for m in ("1", "2", "4")]
 
 
 @pytest.mark.parametrize("form", ["python", "json"])
@@ -445,28 +373,6 @@ def test_what_moe_files_cannot_say(cache: Path, tmp_path: Path) -> None:
     assert "--map is for" in refused("export", out, "--format", "json", "--map", "M=M")
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("a.json", "{", "not JSON"),
-        ("E=1.json", "[]", "neither a file of `asmtune export` nor one of fused_moe configs"),
-        ("a.json", '{"format": "asmtune-tuned", "version": 99, "records": []}', "99"),
-        ("E=1,N=2,device_name=X.json", '{"a": {}}', "'a': expected a number of tokens"),
-        ("E=1,N=2,device_name=X.json", '{"1": 7}', "1: expected a config, got 7"),
-        ("E=1,N=2,device_name=X.json", '{"1": {"A": []}}', "1.A: expected a finite number"),
-    ],
-)
-def test_damaged_files(cache: Path, tmp_path: Path, name: str, text: str, expected: str) -> None:
-    """A damaged, foreign or newer file gives one line that names it; nothing is imported."""
-    good = tmp_path / "E=9,N=9,device_name=X.json"
-    good.write_text(json.dumps({"1": MOE}))
-    (tmp_path / name).write_text(text)
-    line = refused("import", good, tmp_path / name, "--kernel", "k")
-    assert name in line
-    assert expected in line
-    assert not (cache / "seeds").exists()
-
-
 def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
     """An empty store, a missing file and a bad place each give one line."""
     form = ("--format", "python")
@@ -476,8 +382,14 @@ def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "not a folder" in refused("export", tmp_path / "file", "--format", "vllm-moe")
     assert "No such file" in refused("import", tmp_path / "none.json")
-    (tmp_path / "E=1,N=2,device_name=X.json").write_text(json.dumps({"1": MOE}))
-    assert "give --kernel" in refused("import", tmp_path / "E=1,N=2,device_name=X.json")
+    (tmp_path / "newer.json").write_text(
+        '{"format": "asmtune-tuned", "version": 99, "records": []}'
+    )
+    for name, says in (("file", "not JSON"), ("newer.json", "99")):
+        line = refused("import", tmp_path / name, "--seeds")
+        assert name in line
+        assert says in line
+    assert not (cache / "seeds").exists()
 
 
 def test_shipped_configs(cache: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from asmtune.cli.app import run
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.error import Errors
 from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.results import CUTS
@@ -103,58 +102,16 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
 
 
 def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command writes a file that loads, and prints the table where it is asked for."""
-    output = tmp_path / "rows.npz"
+    """The command writes files that load: rows of the assembly, and of the same tasks before it."""
+    output, sketches = tmp_path / "rows.npz", tmp_path / "sketches.npz"
     command = ["model", "train", str(more_timings), "--kernels", str(DATA / "kernels")]
-    assert run([*command, "--output", str(output)]) == 0
+    assert run([*command, "--output", str(output), "--sketches", str(sketches)]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "rows of 2 tasks" in printed.err
-    assert Examples.load(output).kernels == ("barriers", "returns")
-    before = output.read_bytes()
-    errors = tmp_path / "error.json"
-    assert run([*command, "--output", str(output), "--table", "--error", str(errors)]) == 0
-    assert output.read_bytes() == before
-    assert Errors.load(errors).source("learned") == (
-        "learned on 2 tasks of 2 kernels recorded on NVIDIA H200"
-    )
-    assert Errors.load(errors).source("roofline", "sketch").startswith("roofline on 2 tasks")
-    table = capsys.readouterr().out
-    assert "learned, each kernel unseen" in table
-    assert "learned before compiling, each kernel unseen" in table
-    assert "barriers" in table
-
-
-def test_other_kinds(
-    more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Kernels of other kinds are ranked by models of the others, and are in none themselves."""
-    document = json.loads(more_timings.read_text())
-    for kernel in ("barriers", "returns"):
-        tasks = [task for task in document["tasks"] if task["kernel"] == kernel]
-        (tmp_path / f"{kernel}.json").write_text(json.dumps({**document, "tasks": tasks}))
-    likely, other = str(tmp_path / "barriers.json"), str(tmp_path / "returns.json")
-    errors, kernels = tmp_path / "error.json", ["--kernels", str(DATA / "kernels")]
-    command = [
-        "model",
-        "train",
-        likely,
-        other,
-        *kernels,
-        *kernels,
-        "--output",
-        str(tmp_path / "rows.npz"),
-    ]
-    assert run([*command, "--error", str(errors), "--unlike", other]) == 0
-    made = Errors.load(errors)
-    assert made.provenance["unlike"] == ["returns"]
-    assert made.source("learned") == (
-        "learned on 1 tasks of 1 kernels, 1 of other kinds with 75% of the weight, recorded on "
-        "NVIDIA H200"
-    )
-    capsys.readouterr()
-    assert run([*command, "--error", str(errors), "--unlike", other, "--unlike", likely]) == 2
-    assert "--unlike: all files are of other kinds; give one to fit on" in capsys.readouterr().err
+    assert "25 rows of 2 tasks" in printed.err
+    made, early = Examples.load(output), Examples.load(sketches)
+    assert made.kernels == early.kernels == ("barriers", "returns")
+    assert made.tasks[0].base.tolist() != early.tasks[0].base.tolist()
 
 
 @pytest.mark.parametrize(
