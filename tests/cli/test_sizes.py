@@ -135,16 +135,6 @@ def test_sizes_that_are_no_parameters(commands: Commands) -> None:
     assert "no size names it either" in line
 
 
-def test_a_plain_function_has_a_roofline(commands: Commands) -> None:
-    """It stands under the roofs by its default and by the model's pick, with what was assumed."""
-    ran = commands.run("roofline", *ROWS, "--grid", "cdiv(rows*cols, BLOCK)", "--format", "json")
-    assert (ran.code, ran.err) == (0, "")
-    (entry,) = json.loads(ran.out)["entries"]
-    assert entry["kernel"] == "plain"
-    assert entry["shape"]["rows"] == 8192
-    assert entry["after"]["bytes"] == 2 * 2 * 524288
-
-
 @pytest.mark.parametrize(
     ("declared", "remark"),
     [("n", None), ("2*n", None), ("n//2", "1,000 bytes, and the kernel goes on to byte 2,000")],

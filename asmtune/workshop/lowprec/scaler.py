@@ -26,7 +26,6 @@ Method = Literal["ema", "max", "last"]
 
 _VERSION: Final = 1
 _MOST_MARGIN: Final = 64
-_STATE: Final = ("updates", "nonfinite", "average", "amaxes")
 
 
 class ScaleWarning(UserWarning):
@@ -172,46 +171,28 @@ class Scaler:
         """Take over a saved state of a scaler with the same options; all of it or nothing.
 
         Raises:
-            InputError: it is of other options or shapes, or malformed.
+            InputError: it is of other options or shapes, or no scaler's.
         """
-        version = state.get("version") if isinstance(state, Mapping) else None
-        if type(version) is not int or (
-            version == _VERSION and set(state) != {*self._options(), *_STATE}
-        ):
+        mine = self.state_dict()
+        if not isinstance(state, Mapping) or state.keys() != mine.keys():
             raise InputError("this is no scaler's state: give what Scaler.state_dict() returned")
-        if version != _VERSION:
-            raise InputError(
-                f"the state is of version {version!r}, this asmtune has {_VERSION}: begin anew"
-            )
-        for name, mine in self._options().items():
-            if not _is_same(state[name], mine):
+        for name, value in self._options().items():
+            if state[name] != value:
                 raise InputError(
                     f"the state is of a scaler with {name}={shown(state[name])}, this one has "
-                    f"{mine!r}: make the scaler with the state's options, or begin anew"
+                    f"{value!r}: make the scaler with the state's options, or begin anew"
                 )
-        average, amaxes = self._loaded_amaxes(state["average"], state["amaxes"])
-        counts = (state["updates"], state["nonfinite"])
-        if not all(map(_is_count, counts)):
-            raise InputError(f"the state's counts are {shown(counts)}: it is damaged")
-        self.updates, self.nonfinite = counts
+        average, amaxes = state["average"], state["amaxes"]
+        if average is not None:
+            blocks = tuple((average if self._average is None else self._average).shape)
+            if not tuple(average.shape) == blocks == tuple(amaxes.shape[1:]):
+                raise InputError(
+                    f"the state has scales of shape {tuple(average.shape)}; this scaler has "
+                    f"{blocks}: load it into a new one"
+                )
+            average, amaxes = average.detach().clone(), amaxes.detach().clone()
+        self.updates, self.nonfinite = state["updates"], state["nonfinite"]
         self._average, self._amaxes = average, amaxes
-
-    def _loaded_amaxes(
-        self, average: Any, amaxes: Any
-    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Copy a state's amaxes, if they fit together and this scaler."""
-        if average is None and amaxes is None:
-            return None, None
-        if not _is_amax(average) or not _is_amax(amaxes):
-            raise InputError("the state's amaxes are no finite fp32 tensors: it is damaged")
-        mine = average.shape if self._average is None else self._average.shape
-        kept = len(amaxes) if amaxes.dim() else 0
-        if not average.shape == mine == amaxes.shape[1:] or not 1 <= kept <= self.history:
-            raise InputError(
-                f"the state has scales of shape {tuple(average.shape)}, history "
-                f"{tuple(amaxes.shape)}; this scaler has {tuple(mine)}: load it into a new one"
-            )
-        return average.detach().clone(), amaxes.detach().clone()
 
     def _check_blocks(self, values: torch.Tensor) -> None:
         mine, shape = tuple(self.amax.shape), tuple(values.shape)
@@ -260,30 +241,6 @@ class Scaler:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
-
-
-def _is_same(value: Any, mine: Any) -> bool:
-    """Return whether a value of a state is an option of this scaler; a tensor never is."""
-    if isinstance(mine, list):
-        return (
-            isinstance(value, list)
-            and len(value) == len(mine)
-            and all(_is_same(one, own) for one, own in zip(value, mine, strict=True))
-        )
-    is_kind = isinstance(value, str) if isinstance(mine, str) else _is_number(value)
-    return is_kind and bool(value == mine)
-
-
-def _is_amax(value: Any) -> bool:
-    """Return whether a value of a state is an amax of each block."""
-    is_plain = isinstance(value, torch.Tensor) and not (value.is_meta or value.is_nested)
-    if not is_plain or value.layout is not torch.strided or value.dtype != torch.float32:
-        return False
-    return bool((value.isfinite() & (value >= 0)).all())
 
 
 def _warn(message: str) -> None:

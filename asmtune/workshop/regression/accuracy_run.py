@@ -6,7 +6,6 @@ Its table and its JSON are made here as well.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -34,10 +33,6 @@ from asmtune.workshop.regression.compare import environment_here
 from asmtune.workshop.regression.run import Environment
 
 WIDER: Final = ("fp64", "fp32")
-_LIMIT: Final = "limit"
-_BESIDE: Final = re.compile(rf"scale|^{_LIMIT}$")
-"""Names of outputs that are compared only if the reference has them in the same shape: scales, and
-the largest magnitude that `clip` counts by."""
 
 
 @dataclass(frozen=True)
@@ -146,18 +141,10 @@ class AccuracyRequest:
         # The reference comes first, and on inputs of its own: a kernel may write to its inputs.
         wanted = self._reference(variant, device, seed)
         found = self.subject.outputs(variant, self._inputs(variant, device, seed))
-        named = found | wanted if found.keys() & wanted.keys() else found
-        own, other = ({n: x.shape for n, x in side.items()} for side in (found, wanted))
-        beside = {n for n in named if _BESIDE.search(n) and own.get(n) != other.get(n)}
-        if own.keys() <= beside:  # nothing else could be compared
-            beside = set()
-        limit = found.get(_LIMIT) if _LIMIT in beside else None
-        found, wanted = ({n: side[n] for n in side if n not in beside} for side in (found, wanted))
         wanted = _by_names(where, found, wanted)
         rows = []
         for name, output in found.items():
-            most = None if limit is None else _by_blocks(limit, output)
-            measure = partial(measure_accuracy, output, wanted[name], limit=most)
+            measure = partial(measure_accuracy, output, wanted[name])
             label = name if len(found) > 1 else ""
             about = f"{where} {label}".strip()
             try:
@@ -186,17 +173,6 @@ class AccuracyRequest:
             function = function_of(self.against)[1]
             other = Variant(self.against, function, accepted(function, variant.keywords))
         return self.subject.outputs(other, inputs)
-
-
-def _by_blocks(limit: Any, output: Any) -> Any:
-    """Repeat the limits of blocks, such as those of groups that share a scale, for each element."""
-    if limit.dim() > output.dim() > 0:  # of axes that the output joins again
-        limit = limit.flatten(output.dim() - 1)
-    if limit.dim() == output.dim():
-        for axis, (count, most) in enumerate(zip(limit.shape, output.shape, strict=True)):
-            if 1 < count < most and most % count == 0:
-                limit = limit.repeat_interleave(most // count, axis)
-    return limit
 
 
 def _by_names(where: str, found: Outputs, wanted: Outputs) -> Outputs:

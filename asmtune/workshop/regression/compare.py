@@ -125,8 +125,6 @@ _CLOCKS_APART: Final = 0.02
 _MOST_MHZ: Final = 1e6
 """Whatever a file has beyond is no clock."""
 
-_HINDERED: Final = ("power cap", "slowdown", "power brake", "thermal")
-
 
 def environment_here() -> Environment:
     """Describe PyTorch's current CUDA device, driver and versions."""
@@ -198,9 +196,7 @@ def _sm_mhz(run: BenchRun) -> float | None:
 def _hindrances(run: BenchRun) -> Iterator[str]:
     for process in run.processes:
         reasons = process.clocks.get("throttled_by")
-        for reason in reasons if isinstance(reasons, list) else ():
-            if any(word in str(reason) for word in _HINDERED):
-                yield str(reason)
+        yield from map(str, reasons if isinstance(reasons, list) else ())
 
 
 def compare(base: BenchRun, run: BenchRun, terms: Terms) -> Check:

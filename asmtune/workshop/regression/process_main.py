@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from typing import Any, Final, TextIO
 
 import torch
@@ -40,78 +40,40 @@ from asmtune.workshop.regression.compare import environment_here
 from asmtune.workshop.regression.processes import problem_of
 from asmtune.workshop.regression.run import POLICY, LaunchLoad
 
-THROTTLES: Final = {
-    1 << 0: "idle",
-    1 << 1: "application clocks",
+HINDRANCES: Final = {
     1 << 2: "power cap",
     1 << 3: "hardware slowdown",
-    1 << 4: "sync boost",
     1 << 5: "software thermal slowdown",
     1 << 6: "hardware thermal slowdown",
     1 << 7: "power brake",
-    1 << 8: "display clocks",
 }
-"""Reasons why the clocks are not higher, by bit (nvml.h, nvmlClocksEventReason*)."""
-
-
-class Nvml:
-    """Reads PyTorch's current CUDA device through NVML: `pynvml`, initialised, and its handle."""
-
-    def __init__(self, library: Any, handle: Any) -> None:
-        self.library = library
-        self._handle = handle
-
-    @classmethod
-    def current(cls) -> Nvml | None:
-        """Open the current device; None without `nvidia-ml-py`, its driver or a GPU."""
-        import torch
-
-        try:
-            import pynvml
-        except ImportError:
-            return None
-        if not torch.cuda.is_available():
-            return None
-        uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
-        try:
-            pynvml.nvmlInit()
-            # Not by index, which CUDA_VISIBLE_DEVICES changes for CUDA alone.
-            return cls(pynvml, pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
-        except pynvml.NVMLError:
-            return None
-
-    def read(self, name: str, *arguments: Any) -> Any:
-        """Call `nvmlDeviceGet<name>`; None if this device does not support it."""
-        try:
-            getter: Callable[..., Any] = getattr(self.library, f"nvmlDeviceGet{name}")
-            return getter(self._handle, *arguments)
-        except self.library.NVMLError:
-            return None
+"""Reasons that hold clocks back, by bit (nvml.h, nvmlClocksEventReason*)."""
 
 
 def read_clocks() -> dict[str, Any]:
     """Read how PyTorch's current GPU runs at this moment, which may explain a timing.
 
     Returns:
-        `sm_mhz`, `sm_max_mhz`, `memory_mhz`, `memory_max_mhz`, `temperature_c`, `power_w`
-        and `throttled_by`, a list of reasons. Values that the device does not report are left out.
-        Empty without NVML.
+        `sm_mhz`, and `throttled_by`, a list of reasons. Values that the device does not report are
+        left out. Empty without `nvidia-ml-py`, its driver or a GPU.
     """
-    nvml = Nvml.current()
-    if nvml is None:
+    try:
+        import pynvml
+    except ImportError:
         return {}
+    if not torch.cuda.is_available():
+        return {}
+    uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
     readings: dict[str, Any] = {}
-    library = nvml.library
-    for name, which in (("sm", library.NVML_CLOCK_SM), ("memory", library.NVML_CLOCK_MEM)):
-        readings[f"{name}_mhz"] = nvml.read("ClockInfo", which)
-        readings[f"{name}_max_mhz"] = nvml.read("MaxClockInfo", which)
-    readings["temperature_c"] = nvml.read("Temperature", library.NVML_TEMPERATURE_GPU)
-    milliwatts = nvml.read("PowerUsage")
-    readings["power_w"] = None if milliwatts is None else milliwatts / 1000
-    bits = nvml.read("CurrentClocksThrottleReasons")
-    if bits is not None:
-        readings["throttled_by"] = [text for bit, text in THROTTLES.items() if bits & bit]
-    return {name: value for name, value in readings.items() if value is not None}
+    # What a device does not support raises: what was read before stays.
+    with suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        # Not by index, which CUDA_VISIBLE_DEVICES changes for CUDA alone.
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+        readings["sm_mhz"] = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
+        bits = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        readings["throttled_by"] = [text for bit, text in HINDRANCES.items() if bits & bit]
+    return readings
 
 
 def answers(plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ import gzip
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -225,22 +225,14 @@ def read_run(path: Path, what: str = "run") -> BenchRun:
             file and field.
     """
     where = f"{what} {path}"
-    return run_from_json(read_document(path, where, _MADE_BY), where)
-
-
-def read_document(path: Path, where: str, advice: str) -> Any:
-    """Read the JSON of a file.
-
-    Raises:
-        InputError: it cannot be read, or is empty or no JSON; ends with `advice`.
-    """
-    text = read_text(path, where, advice)
+    text = _read_text(path, where)
     if not text.strip():
-        raise InputError(f"{where}: the file is empty; {advice}")
+        raise InputError(f"{where}: the file is empty; {_MADE_BY}")
     try:
-        return parse_json(text)
+        document = parse_json(text)
     except ValueError as error:
-        raise InputError(f"{where}: not JSON ({error}); {advice}") from error
+        raise InputError(f"{where}: not JSON ({error}); {_MADE_BY}") from error
+    return run_from_json(document, where)
 
 
 def run_from_json(document: Any, where: str) -> BenchRun:
@@ -249,15 +241,17 @@ def run_from_json(document: Any, where: str) -> BenchRun:
     Raises:
         InputError: as `read_run`.
     """
-    checked = of_form(document, FORMAT, VERSION, where)
-    run = decoded(BenchRun, checked, where)
+    run = decoded(BenchRun, _of_format(document, where), where)
     if not run.rows:
         raise InputError(f"{where}: it holds no timing of any kernel; {_MADE_BY}")
     for place, row in enumerate(run.rows):
         field = f"{where}, rows[{place}], samples"
         if not row.samples or not all(row.samples):
             raise InputError(f"{field}: a process without samples; {_MADE_BY}")
-        check_times([us for samples in row.samples for us in samples], field, _MADE_BY)
+        # Beyond, ratios have no number.
+        if not all(LEAST_US <= us <= MOST_US for samples in row.samples for us in samples):
+            span = f"from {LEAST_US:g} to {MOST_US:g} us"
+            raise InputError(f"{field}: expected times above 0, {span}; {_MADE_BY}")
     for place, one in enumerate(run.missed):
         if one.why not in get_args(Explanation):
             known = " or ".join(get_args(Explanation))
@@ -266,17 +260,6 @@ def run_from_json(document: Any, where: str) -> BenchRun:
     if often > 1:
         raise InputError(f"{where}: {printable(subject)} is there {often} times; {_MADE_BY}")
     return run
-
-
-def check_times(times_us: Iterable[float], field: str, advice: str) -> None:
-    """Make sure that times are some that a launch can take; beyond, ratios have no number.
-
-    Raises:
-        InputError: one is not.
-    """
-    if not all(LEAST_US <= us <= MOST_US for us in times_us):
-        span = f"from {LEAST_US:g} to {MOST_US:g} us"
-        raise InputError(f"{field}: expected times above 0, {span}; {advice}")
 
 
 def write_run(path: Path, run: BenchRun) -> None:
@@ -291,7 +274,11 @@ def write_run(path: Path, run: BenchRun) -> None:
         listed = isinstance(value, list) and value
         items = ",\n".join(f"  {json.dumps(item)}" for item in value) if listed else ""
         lines.append(f" {json.dumps(name)}: " + (f"[\n{items}]" if listed else json.dumps(value)))
-    write_text(path, "{\n" + ",\n".join(lines) + "\n}\n")
+    data = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+    try:
+        write_whole(path, gzip.compress(data, mtime=0) if path.suffix == _COMPRESSED else data)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; name a file to write") from error
 
 
 def run_to_json(run: BenchRun) -> dict[str, Any]:
@@ -299,32 +286,25 @@ def run_to_json(run: BenchRun) -> dict[str, Any]:
     return {"format": FORMAT, "version": VERSION, **encoded(run)}
 
 
-def of_form(
-    document: Any, form: str, version: int, where: str, advice: str = _MADE_BY
-) -> Mapping[str, Any]:
+def _of_format(document: Any, where: str) -> Mapping[str, Any]:
     """Return a document if its format and version are known.
 
     Raises:
         InputError: it does not.
     """
-    form_version = document.get("version") if isinstance(document, dict) else None
-    if (
-        not isinstance(document, dict)
-        or document.get("format") != form
-        or type(form_version) is not int
-    ):
-        raise InputError(f'{where}: expected a document of format "{form}"; {advice}')
-    if form_version < 1:
-        raise InputError(f"{where}: there is no form {form_version}; {advice}")
-    if form_version > version:
+    version = document.get("version") if isinstance(document, dict) else None
+    if type(version) is not int or document.get("format") != FORMAT or version < 1:
+        raise InputError(f'{where}: expected a document of format "{FORMAT}"; {_MADE_BY}')
+    if version > VERSION:
         raise InputError(
-            f"{where}: written by a newer asmtune (form {form_version}, this one knows {version}); "
+            f"{where}: written by a newer asmtune (form {version}, this one knows {VERSION}); "
             "upgrade asmtune"
         )
-    return document
+    checked: Mapping[str, Any] = document
+    return checked
 
 
-def read_text(path: Path, where: str, advice: str) -> str:
+def _read_text(path: Path, where: str) -> str:
     """Read the text of a file, decompressed if its name ends in .gz.
 
     Raises:
@@ -334,21 +314,8 @@ def read_text(path: Path, where: str, advice: str) -> str:
         data = read_limited(path)
         return (unzipped(data, 1024 * MIB) if path.suffix == _COMPRESSED else data).decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{where}: no text: {error.reason}; {advice}") from error
+        raise InputError(f"{where}: no text: {error.reason}; {_MADE_BY}") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{where}: not whole, or not compressed; {advice}") from error
+        raise InputError(f"{where}: not whole, or not compressed; {_MADE_BY}") from error
     except OSError as error:
-        raise InputError(f"{where}: {error.strerror or error}; {advice}") from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file, compressed where its name ends in .gz; it appears whole or stays as it was.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-    data = text.encode()
-    try:
-        write_whole(path, gzip.compress(data, mtime=0) if path.suffix == _COMPRESSED else data)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; name a file to write") from error
+        raise InputError(f"{where}: {error.strerror or error}; {_MADE_BY}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,22 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.kernel_arguments import Arguments, Axes, Dtype, Grid, KernelArguments
+from asmtune.cli.kernel_arguments import Dtype
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
-from asmtune.core.hardware.model import Target as DeviceTarget
-from asmtune.core.hardware.shipped import load_target
-from asmtune.core.inputs.plain_functions import patterns, with_patterns
 from asmtune.core.inputs.shapes import check_inputs
-from asmtune.core.kernel_module import KernelModule, Shape, check_reference, load_kernel_module
-from asmtune.core.problem import Problem
+from asmtune.core.kernel_module import check_reference
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.roofline.api import roofline as run_roofline
 
 if TYPE_CHECKING:
-    from asmtune.runtime.offline.kernel_sources import LoadedKernel
     from asmtune.workshop.roofline.chart import Chart
 
 FAILED: Final = 1
@@ -41,9 +35,7 @@ class ChartFormat(StrEnum):
     png = "png"
 
 
-Kernels = Annotated[
-    list[str], typer.Argument(metavar="KERNEL...", help="Names, module files, or file.py:function.")
-]
+Kernels = Annotated[list[str], typer.Argument(metavar="KERNEL...", help="Names or module files.")]
 Target = Annotated[str, typer.Option(help="A device's name or a JSON file.")]
 Outputs = Annotated[
     list[Path],
@@ -65,33 +57,28 @@ def roofline(
     scorer: ScorerName = "roofline",
     output: Outputs = [],  # noqa: B006
     format_: FormatOption = None,
-    axis: Axes = [],  # noqa: B006
-    arg: Arguments = [],  # noqa: B006
-    grid: Grid = None,
 ) -> None:
     """Put kernels under a target's roofs, before tuning and after; needs no GPU.
 
     Before is the space's default config; after is the tuned one that a launch would take from
     the store or from what is shipped, or else the model's first pick. Times are those of the
     record, or predicted; each says which. Without a shape each
-    kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg
-    and --grid are for plain functions; to modules --arg gives patterns for index tensors. Exits
-    with 1 where a kernel has no point.
+    kernel's first is taken; a shape goes to the kernels that have its dimensions. Exits with 1
+    where a kernel has no point.
     """
     forms = _forms(output, format_)
     from asmtune.workshop.roofline.figure import check_figures
 
     if {ChartFormat.svg, ChartFormat.png} & {form for form, _ in forms}:
         check_figures()
-    machine = load_target(target)
     sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sized, dtype)
     make_scorer(scorer)
-    functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
-    sources = functions.loaded(kernels, machine)
+    for kernel in kernels:
+        check_reference(kernel)
     with ProgressBar() as progress:
         chart = run_roofline(
-            sources,
+            kernels,
             target=target,
             shapes=sized,
             dtype=dtype,
@@ -104,53 +91,6 @@ def roofline(
         print_line(f"asmtune: {name}: {' '.join(why.split())}", err=True)
     if chart.failures:
         raise typer.Exit(FAILED)
-
-
-@dataclass(frozen=True)
-class PlainFunctions:
-    """Options that replace the module of a plain function, and whether modules' were given.
-
-    Without a plain function, `values` are patterns for the index tensors of the modules.
-    """
-
-    axes: tuple[str, ...]
-    values: tuple[str, ...]
-    grid: str | None
-    is_shaped: bool
-
-    def loaded(
-        self, kernels: Sequence[str], machine: DeviceTarget
-    ) -> list[str | KernelModule | LoadedKernel]:
-        """Load the functions among kernels; the others stay names, or get patterns.
-
-        Raises:
-            InputError: an option fits none of the kernels, or a function cannot be loaded.
-        """
-        functions = [kernel for kernel in kernels if ":" in kernel]
-        for kernel in kernels:
-            check_reference(kernel)
-        option = "--axis" if self.axes else "--grid" if self.grid else None
-        if not functions and option is not None:
-            raise InputError(f"{option} is for a plain function, named as file.py:function")
-        if not functions and self.values:
-            patterns(self.values)
-            return [_patterned(load_kernel_module(kernel), self.values) for kernel in kernels]
-        if len(functions) == len(kernels) and self.is_shaped:
-            raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
-        sources: list[str | KernelModule | LoadedKernel] = []
-        for kernel in kernels:
-            arguments = KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid)
-            sources += arguments.load(machine) if kernel in functions else [kernel]
-        return sources
-
-
-def _patterned(module: KernelModule, values: Sequence[str]) -> KernelModule:
-    """Return a module whose problems have the values of patterns for their index tensors."""
-
-    def problem(shape: Shape, dtype: str, device: str) -> Problem:
-        return with_patterns(module.problem(shape, dtype, device), values)
-
-    return replace(module, problem=problem)
 
 
 def _rendered(chart: Chart, form: ChartFormat) -> object:

@@ -102,7 +102,6 @@ class RooflineSubject:
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
-        notes: what is assumed about the launch, a sentence each.
     """
 
     problem: Problem
@@ -110,7 +109,6 @@ class RooflineSubject:
     space: Space
     lookup: StoreLookup
     sized: bool
-    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -183,9 +181,8 @@ class Survey:
             tuned_by="model" if record is None else subject.lookup.layer,
             made={name: getattr(provenance, name) for name in made},
             notes=(
-                *subject.notes,
                 *filter(None, (self.funnel.target.caution,)),
-                *_lookup_notes(subject, steered=bool(points[-1].counts.steering)),
+                *_lookup_notes(subject),
                 *notes,
                 *_count_notes(points[-1]),
             ),
@@ -224,14 +221,11 @@ class Survey:
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-_OTHER_VALUES: Final = "times are the record's, whose index tensors may have held other values"
-
-
-def _lookup_notes(subject: RooflineSubject, *, steered: bool) -> tuple[str, ...]:
+def _lookup_notes(subject: RooflineSubject) -> tuple[str, ...]:
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized:
-            return (_OTHER_VALUES,) if steered else ()
+            return ()
         key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
         return (f"times are predicted: those of the record may be of another size with {key}",)
     why = "" if lookup.outcome == "miss" else f" that holds ({lookup.outcome}: {lookup.detail})"

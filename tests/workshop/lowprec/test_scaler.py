@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
@@ -156,95 +156,21 @@ def test_a_saved_state_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(dtype="torch.float8_e5m2"), "dtype='torch.float8_e5m2', this one has"),
-        (lambda s: s.update(block=[1]), r"block=\[1\], this one has \[\]"),
-        (lambda s: s.pop("average"), "this is no scaler's state"),
-        (lambda s: s.update(average=torch.tensor([math.nan])), "it is damaged"),
-        (lambda s: s.update(average=torch.tensor(1.0), amaxes=torch.tensor(1.0)), r"history \(\)"),
-        (lambda s: s.update(average=torch.ones(3)), r"scales of shape \(3,\)"),
-        (lambda s: s.update(updates=-1), "it is damaged"),
+        ({"dtype": "torch.float8_e5m2"}, "dtype='torch.float8_e5m2', this one has"),
+        ({"block": [1]}, r"block=\[1\], this one has \[\]"),
+        ({"version": 2}, "version=2, this one has 1"),
+        ({"more": 1}, "this is no scaler's state"),
+        ({"average": torch.ones(3)}, r"scales of shape \(3,\)"),
     ],
 )
-def test_a_foreign_state_is_refused(change: Callable[[dict[str, Any]], Any], message: str) -> None:
-    """A state of another format or shape, or a damaged one, gives one line and changes nothing."""
+def test_a_foreign_state_is_refused(change: dict[str, Any], message: str) -> None:
+    """A state of other options or another shape gives one line and changes nothing."""
     scaler = Scaler()
     scaler.update(torch.ones(4, 8))
-    state = scaler.state_dict()
-    change(state)
     with pytest.raises(InputError, match=message) as caught:
-        scaler.load_state_dict(state)
+        scaler.load_state_dict({**scaler.state_dict(), **change})
     assert "\n" not in str(caught.value)
     assert (scaler.updates, float(scaler.amax)) == (1, 1.0)
-
-
-ODD = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.sampled_from([-1, 0, 1, 1 << 70, 10**400]),
-        st.floats(),
-        st.text(max_size=3),
-        st.binary(max_size=3),
-        st.sampled_from([E4M3, object(), {1, 2}, 1j, math.nan]),
-        st.sampled_from(
-            [
-                torch.ones(2),
-                torch.ones(1, 1),
-                torch.ones(3, 1, 1),
-                torch.tensor(1.0),
-                torch.tensor([[-1.0]]),
-                torch.ones(1, 1, dtype=torch.int32),
-                torch.ones(1, 1).to_sparse(),
-                torch.ones(1, 1, device="meta"),
-                torch.ones(1, 1, dtype=torch.complex64),
-                torch.empty(0),
-            ]
-        ),
-    ),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.tuples(inner, inner, inner, inner),
-        st.dictionaries(st.text(max_size=2), inner, max_size=2),
-    ),
-    max_leaves=8,
-)
-
-
-FIELDS = [*Scaler().state_dict()]
-
-
-@given(
-    st.one_of(
-        *(ODD.map(lambda value, name=name: {name: value}) for name in (*FIELDS, "more"))  # type: ignore[misc]
-    ),
-    st.lists(st.sampled_from(FIELDS), max_size=1),
-    st.booleans(),
-)
-@settings(max_examples=400)
-def test_a_malformed_state_is_refused(
-    changed: dict[str, Any], left_out: list[str], whole: bool
-) -> None:
-    """Any state is taken whole or refused in one line, after which the scaler is as it was."""
-    scaler = Scaler()
-    scaler.update(torch.ones(4, 8))
-    before = scaler.state_dict()
-    state: Any = {name: value for name, value in before.items() if name not in left_out}
-    state = state | changed if whole else next(iter(changed.values()))
-    refusal = ""
-    try:
-        scaler.load_state_dict(state)
-    except InputError as error:
-        refusal = str(error)
-    assert "\n" not in refusal
-    if refusal:
-        assert str(scaler.state_dict()) == str(before)
-    else:
-        loaded = scaler.state_dict()
-        scaler.update(torch.ones(4, 8))
-        other = Scaler()
-        other.load_state_dict(loaded)
-        assert str(other.state_dict()) == str(loaded)
 
 
 @pytest.mark.parametrize(
@@ -269,20 +195,16 @@ def test_bad_input_is_one_line(use: Callable[[], Any], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_scales_of_another_shape_are_refused() -> None:
-    """A scaler per channel takes no tensor of more channels; other rows are welcome."""
-    scaler = Scaler(Granularity((1,)))
-    scaler.update(torch.ones(4, 8))
-    scaler.update(torch.ones(6, 8))
-    with pytest.raises(InputError, match="one scaler for each shape"):
-        scaler.update(torch.ones(4, 16))
-
-
-def test_casts_of_another_shape_are_refused() -> None:
+def test_other_shapes_are_refused() -> None:
     """Scales of other blocks would be a divisor's, or one of several, and wrong silently."""
     scaler, one = Scaler(Granularity((1, 128))), Scaler(Granularity((1, 128)))
     scaler.update(torch.ones(4, 256))
     one.update(torch.ones(1, 128))
+    channels = Scaler(Granularity((1,)))
+    for rows in (4, 6):
+        channels.update(torch.ones(rows, 8))
+    with pytest.raises(InputError, match="one scaler for each shape"):
+        channels.update(torch.ones(4, 16))
     for shape in ((8, 256), (4, 512), (4, 2), (4, 128)):
         for cast in (scaler.quantize, scaler.dequantize, one.quantize, one.dequantize):
             with pytest.raises(InputError, match=r"one scaler for each shape|do not divide|pad"):

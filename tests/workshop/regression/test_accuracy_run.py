@@ -55,38 +55,6 @@ def short(x):
 
 def unable(x):
     raise NotImplementedError("fp8 is not supported on this device\\nsecond line")
-
-def unreadable(x):
-    return x.to_sparse()
-
-def by_group(x, size=4):
-    groups = x.unflatten(-1, (-1, size))
-    scale = groups.abs().amax(-1, keepdim=True)
-    return {"y": x + 0, "scale": scale, "limit": 448 * scale}
-
-def halved(x, axes=2):
-    half = x.unflatten(-1, (-1, 4)).abs().amax(-1, keepdim=axes == 2) / 2
-    y = x.unflatten(-1, (-1, 4)).clamp(-half.view(-1, 1), half.view(-1, 1)).flatten()
-    return {"y": y, "limit": half}
-
-def scale(x):
-    return {"scale": x.view(-1, 4).abs().amax(-1)}
-
-def whole_scale(x):
-    return {"scale": x.abs().amax()}
-
-def whole(x):
-    return {"y": x + 0, "scale": x.abs().amax()}
-
-def plain(x):
-    return x + 0
-
-def stored(x, most=1.0):
-    y = (2 * x).clamp(-most, most).bfloat16()
-    return {"y": y, "limit": torch.full((1,), most), "scale": torch.ones(0)}
-
-def text(x):
-    return "no tensor"
 """
 
 
@@ -136,43 +104,6 @@ def test_references(functions: str) -> None:
     keyword = asmtune.accuracy(f"{functions}:twice", variants={"four times": {"factor": 4.0}})
     assert max(errors(keyword, "max_abs").values()) == 0.0, "the reference takes the keyword too"
     assert [row.name for row in asmtune.accuracy(f"{functions}:both").rows] == ["both 0", "both 1"]
-
-
-def test_clipping_counts_by_the_limit_of_what_is_stored(functions: str) -> None:
-    """An output called "limit" is what `clip` counts by; it is no output that is compared."""
-    run = asmtune.accuracy(
-        f"{functions}:stored",
-        against=f"{functions}:twice",
-        variants={"wide": {"most": 1e9}, "odd": {"most": 1.001}},
-    )
-    clip = errors(run, "clip")
-    assert clip["stored"] == pytest.approx(0.62, abs=0.2)
-    assert clip["wide"] == 0
-    assert clip["odd"] == clip["stored"], "1.001 is 1 in bfloat16"
-    static = asmtune.accuracy(
-        f"{SCALES}:static", shape=SMALL | {"outliers": 1}, variants={"1": {"amax": 1.0}}
-    )
-    assert 0 < errors(static, "clip")["static"] < 0.01 < 0.2 < errors(static, "clip")["1"]
-
-
-@pytest.mark.parametrize("axes", [1, 2])
-def test_limits_of_groups(functions: str, axes: int) -> None:
-    """A limit of each group counts for its elements, also with the axis that the output joins."""
-    variants = {"a": {"axes": axes}}
-    run = asmtune.accuracy(f"{functions}:halved", against=f"{functions}:plain", variants=variants)
-    torch.manual_seed(0)
-    size = torch.randn(16, 4).abs()
-    beyond = size > size.amax(1, keepdim=True) / 2
-    assert errors(run, "clip")["a"] == float(beyond.double().mean())
-
-
-def test_granularities_are_compared(functions: str) -> None:
-    """Scales of other shapes, or that one of the two lacks, are no outputs to compare."""
-    variants = {"g": "by_group", "g8": "by_group(size=8)", "whole": "whole"}
-    for against in ("g", "whole"):
-        run = asmtune.accuracy(f"{functions}:by_group", variants=variants, against=against)
-        assert {row.variant for row in run.rows} == {"by_group", *variants}
-        assert {row.stats.max_abs for row in run.rows} == {0.0}
 
 
 def test_the_users_random_numbers_go_on(functions: str) -> None:

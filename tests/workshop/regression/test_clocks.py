@@ -3,136 +3,70 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from asmtune.workshop.regression.process_main import THROTTLES, read_clocks
-
-UUID = "c5b8d0a2-7a1e-4b52-9a4f-0d4b1f5a8e11"
+from asmtune.workshop.regression.process_main import HINDRANCES, read_clocks
 
 
 class FakeError(Exception):
     """As `pynvml.NVMLError`."""
 
 
-@dataclass
-class Library:
-    """`pynvml` with the answers of a known device; others are not supported.
+def library(reasons: int | None = 0, error: Exception | None = None) -> Any:
+    """Make a `pynvml` of a device at 1755 MHz; no reasons are not supported."""
 
-    Attributes:
-        answers: by name and arguments of `nvmlDeviceGet...`; called where they can be.
-        error: raised at the start.
-    """
+    def start() -> None:
+        if error is not None:
+            raise error
 
-    answers: dict[tuple[Any, ...], Any]
-    error: Exception | None = None
-    asked: list[str] = field(default_factory=list)
+    def held_back(_: str) -> int:
+        if reasons is None:
+            raise FakeError("not supported")
+        return reasons
 
-    def module(self) -> ModuleType:
-        """Make the module that `import pynvml` gives."""
-        made = ModuleType("pynvml")
-        names = {"NVMLError": FakeError, "NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2}
-        names |= {"NVML_TEMPERATURE_GPU": 0, "nvmlInit": self._init}
-        for name, value in names.items():
-            setattr(made, name, value)
-        made.__getattr__ = self._getter  # type: ignore[method-assign]
-        return made
-
-    def _init(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def _getter(self, name: str) -> Callable[..., Any]:
-        if not name.startswith("nvmlDeviceGet"):
-            raise AttributeError(name)
-
-        def get(*arguments: Any) -> Any:
-            if name == "nvmlDeviceGetHandleByUUID":
-                self.asked.append(arguments[0])
-                return "handle"
-            assert arguments[0] == "handle"
-            key = (name.removeprefix("nvmlDeviceGet"), *arguments[1:])
-            if key not in self.answers:
-                raise FakeError("not supported")
-            answer = self.answers[key]
-            return answer() if callable(answer) else answer
-
-        return get
+    handles = {"GPU-c5b8": "handle"}
+    clocks = {("handle", 1): 1755}
+    return SimpleNamespace(
+        NVMLError=FakeError,
+        NVML_CLOCK_SM=1,
+        nvmlInit=start,
+        nvmlDeviceGetHandleByUUID=handles.__getitem__,
+        nvmlDeviceGetClockInfo=lambda *key: clocks[key],
+        nvmlDeviceGetCurrentClocksThrottleReasons=held_back,
+    )
 
 
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CUDA device with a UUID."""
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            library(0x1 | 0x4 | 0x20),
+            {"sm_mhz": 1755, "throttled_by": ["power cap", "software thermal slowdown"]},
+        ),
+        (library(), {"sm_mhz": 1755, "throttled_by": []}),
+        (library(reasons=None), {"sm_mhz": 1755}),
+        (library(error=FakeError("driver not loaded")), {}),
+        (None, {}),
+    ],
+)
+def test_clocks(given: Any, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of PyTorch's device, and what holds it back; what is not supported is left out."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    properties = SimpleNamespace(uuid=UUID)
+    properties = SimpleNamespace(uuid="c5b8")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-
-
-def install(monkeypatch: pytest.MonkeyPatch, library: Library) -> Library:
-    monkeypatch.setitem(sys.modules, "pynvml", library.module())
-    return library
-
-
-CLOCKS: dict[tuple[Any, ...], Any] = {
-    ("ClockInfo", 1): 1755,
-    ("MaxClockInfo", 1): 1980,
-    ("ClockInfo", 2): 3201,
-    ("MaxClockInfo", 2): 3201,
-    ("Temperature", 0): 41,
-    ("PowerUsage",): 612_345,
-    ("CurrentClocksThrottleReasons",): 0x4 | 0x20,
-}
-
-
-@pytest.mark.usefixtures("device")
-def test_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clocks, temperature, power in watts, and throttling in words, of PyTorch's device."""
-    library = install(monkeypatch, Library(CLOCKS))
-    assert read_clocks() == {
-        "sm_mhz": 1755,
-        "sm_max_mhz": 1980,
-        "memory_mhz": 3201,
-        "memory_max_mhz": 3201,
-        "temperature_c": 41,
-        "power_w": 612.345,
-        "throttled_by": ["power cap", "software thermal slowdown"],
-    }
-    assert library.asked == [f"GPU-{UUID}"]
-
-
-@pytest.mark.usefixtures("device")
-def test_what_is_not_supported_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device that tells only its clock and that nothing holds it back gives these."""
-    answers = {("ClockInfo", 1): 1980, ("CurrentClocksThrottleReasons",): 0}
-    install(monkeypatch, Library(answers))
-    assert read_clocks() == {"sm_mhz": 1980, "throttled_by": []}
-
-
-@pytest.mark.usefixtures("device")
-def test_without_the_package_or_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without `nvidia-ml-py`, or where it cannot start, there are no clocks, and no error."""
-    install(monkeypatch, Library(CLOCKS, error=FakeError("driver not loaded")))
-    assert read_clocks() == {}
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert read_clocks() == {}
+    monkeypatch.setitem(sys.modules, "pynvml", given)
+    assert read_clocks() == expected
 
 
 def test_reasons_are_nvmls() -> None:
     """Each bit stands for what `pynvml` calls by the same number."""
     pynvml = pytest.importorskip("pynvml")
-    named = {
-        getattr(pynvml, name): name
-        for name in dir(pynvml)
-        if name.startswith("nvmlClocksThrottleReason") and not name.endswith(("None", "All"))
-    }
-    assert set(THROTTLES) <= set(named)
-    assert "SwPowerCap" in named[4]
-    assert (THROTTLES[4], THROTTLES[1 << 6]) == ("power cap", "hardware thermal slowdown")
-    assert "HwThermalSlowdown" in named[1 << 6]
+    words = ("SwPowerCap", "HwSlowdown", "SwThermalSlowdown", "HwThermalSlowdown", "HwPowerBrake")
+    for (bit, _), word in zip(HINDRANCES.items(), words, strict=True):
+        named = [n for n in dir(pynvml) if n.startswith("nvmlClocksThrottleReason") and word in n]
+        assert bit in [getattr(pynvml, name) for name in named], word

@@ -157,7 +157,7 @@ def test_one_fails(kernels: Commands) -> None:
     [
         ((), "Missing argument 'KERNEL...'"),
         (("matmull",), "unknown kernel 'matmull': the kernels are .*mean matmul?"),
-        (("{}/plain.py:plain",), "plain: its grid is not known; give it as --grid"),
+        (("{}/plain.py:plain",), "is a plain function: give a Problem"),
         (("{}/doubled.py", "{}/other/doubled.py"), "two kernels are called doubled: "),
         (("{}/broken.py",), "doubled n=4096: no config of doubled"),
         (("softmax", "softmax"), "kernel 'softmax' is given twice"),

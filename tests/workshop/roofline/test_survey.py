@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 
 from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
@@ -21,7 +19,6 @@ from asmtune.store.shipped import shipped_records
 from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.roofline.survey import RooflineSubject, Survey
 from tests.tuning_support import BEST, DEFAULT, DEVICE, problem, space
-from tests.workload.workload_kernels import jagged
 
 BROKEN = Config({"BLOCK": 3, "FLAW": 0})
 
@@ -101,27 +98,6 @@ def test_times_of_another_size(survey: Survey) -> None:
     assert made.before.source == "roofline"
     (said,) = made.notes
     assert said == "times are predicted: those of the record may be of another size with n=4096"
-
-
-def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> None:
-    """Where index tensors steer, the times are those of a record that had its own."""
-    arguments = {
-        "x_ptr": torch.empty(4096, device="meta"),
-        "starts_ptr": torch.empty(9, device="meta", dtype=torch.int32),
-        "y_ptr": torch.empty(8, device="meta"),
-    }
-    launch = Problem(jagged, arguments, (8,), index_values={"starts_ptr": "ragged(512)"})
-    blocks = Space({"BLOCK": (64, 128), "num_warps": (4,)})
-    times = tuple(Measurement(config, 9.0, 9.0, 9.0, ()) for config in blocks.configs())
-    made = provenance(launch, blocks)
-    stored = TuneRecord(key_of(launch, DEVICE), times[0].config, times, made)
-
-    found = StoreLookup("hit", stored)
-    entry = survey.entry(RooflineSubject(launch, {}, blocks, found, True))
-    assert entry.notes[0] == (
-        "times are the record's, whose index tensors may have held other values"
-    )
-    assert entry.notes[-1].endswith("follow the pattern ragged(512)")
 
 
 def test_the_default_is_the_tuned_one(survey: Survey) -> None:
