@@ -56,9 +56,7 @@ PROGRAMS: Final = (
 
 _ASMTUNE: Final = ("-m", "asmtune", "run")
 PLAIN: Final = Way("plain", (), "plain")
-AGAIN: Final = Way("plain_again", (), "plain")
 FRESH: Final = Way("asmtune", _ASMTUNE, "asmtune")
 WARM: Final = Way("asmtune_warm", _ASMTUNE, "asmtune")
 WAYS: Final = (PLAIN, FRESH, WARM)
-"""Ways that are run. `AGAIN`, an option, is the fair side of a warm store: Triton has compiled code
-there and no choices, unless the package asks Triton to keep them, as fla-core does."""
+"""Ways that are run, in this order."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import signal
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from asmtune.base.child import Child, ChildGoneError
 from benchmarks.packages.catalogue import Program, Way
 
 _CACHES: Final = (
@@ -22,8 +20,6 @@ _CACHES: Final = (
     "TRITON_CACHE_DIR",
     "XDG_CACHE_HOME",
 )
-_SHOWN: Final = 300
-_POLL_S: Final = 0.002
 _EXIT_S: Final = 30.0
 OVER: Final = "not started: the time of all together was over"
 
@@ -66,24 +62,10 @@ class Session:
         if place.end <= time.monotonic():
             raise ProcessEndedError(OVER)
         self._place, self.seconds, self._spent_s = place, 0.0, 0.0
-        answers = place.outputs / "answers"
-        answers.unlink(missing_ok=True)
-        answers.touch()
-        self._answers = answers.open()
-        command = [sys.executable, *way.command, str(program.path), str(place.outputs)]
-        with (
-            (place.outputs / "stdout").open("wb") as output,
-            (place.outputs / "stderr").open("wb") as errors,
-        ):
-            self._process = subprocess.Popen(
-                [*command, *place.arguments],
-                cwd=place.outputs,  # where no folder of this repository hides a package's own
-                env=_environment(place),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-            )
+        # In a folder where nothing of this repository hides a package's own.
+        command = ["env", "-C", str(place.outputs), sys.executable, *way.command]
+        command += [str(program.path), str(place.outputs), *place.arguments]
+        self._child = Child(command, _environment(place))
 
     def first(self, operation: str) -> dict[str, Any]:
         """Run an operation's first call, within what is left of the process's limit."""
@@ -99,56 +81,27 @@ class Session:
         """
         limit_s = self._place.limit_s if limit_s is None else limit_s
         start = time.monotonic()
-        killed_at = min(start + limit_s, self._place.end)
+        left_s = max(0.0, self._place.end - start)
         try:
-            self._send({"do": do, **arguments})
-            while not (line := self._answers.readline()).endswith("\n"):
-                self._answers.seek(self._answers.tell() - len(line))
-                if self._process.poll() is not None:
-                    raise ProcessEndedError(self._last_words())
-                if time.monotonic() > killed_at:
-                    self._kill()
-                    over = killed_at < start + limit_s
-                    limit = "the limit of all together" if over else "its limit"
-                    amount = "" if over else f" of {self._place.limit_s:.4g} s"
-                    raise ProcessEndedError(f"killed after {limit}{amount}")
-                time.sleep(_POLL_S)
+            self._child.send({"do": do, **arguments})
+            return self._child.receive(min(limit_s, left_s))
+        except ChildGoneError:
+            raise ProcessEndedError(str(self._child.kill(_EXIT_S))) from None
+        except TimeoutError:
+            self._child.kill()
+            limit = f"its limit of {self._place.limit_s:.4g} s"
+            limit = limit if limit_s < left_s else "the limit of all together"
+            raise ProcessEndedError(f"killed after {limit}") from None
         finally:
             self.seconds += time.monotonic() - start
-        answer: dict[str, Any] = json.loads(line)
-        return answer
 
     def close(self) -> None:
         """End the process, as its program ends by itself."""
-        if self._process.poll() is None:
-            start = time.monotonic()
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.close()
-                self._process.wait(_EXIT_S)
-            except (BrokenPipeError, subprocess.TimeoutExpired):
-                self._kill()
-            self.seconds += time.monotonic() - start
-        self._answers.close()
-
-    def _send(self, request: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            self._process.wait()
-
-    def _kill(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def _last_words(self) -> str:
-        code = self._process.returncode
-        said = (self._place.outputs / "stderr").read_text(errors="replace").strip().splitlines()
-        if not code:
-            return "ended without its result"
-        return (said[-1] if said else f"exit code {code}")[:_SHOWN]
+        start = time.monotonic()
+        if self._child.is_running:
+            self._child.send({"do": "end"})
+            self._child.kill(_EXIT_S)
+        self.seconds += time.monotonic() - start
 
 
 class Running:
@@ -185,11 +138,11 @@ class Running:
         """Say if an operation's inputs are alive, so that it can be timed further."""
         return operation in self._alive
 
-    def save(self, operation: str, *, reference: bool = False) -> None:
+    def save(self, operation: str) -> None:
         """Save an operation's outputs; a process that ends here is the operation's error."""
         if self.session is not None and self.has(operation):
             try:
-                self.session.ask("save", name=operation, reference=reference)
+                self.session.ask("save", name=operation)
             except ProcessEndedError as error:
                 self.failed(operation, str(error))
 

@@ -30,7 +30,7 @@ def run_ways(program: Program, places: Mapping[Way, Place]) -> dict[str, dict[st
     plain = Running(program, first, places[first])
     for name in program.operations:
         plain.first_call(name)
-        plain.save(name, reference=True)
+        plain.save(name)
     for way in others:
         own = Running(program, way, places[way])
         for name in program.operations:

@@ -12,7 +12,7 @@ import torch
 from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.harness import table
 from benchmarks.packages.rounds import TIMES, middle, speeds
-from benchmarks.packages.tolerances import as_exact, compared, worst
+from benchmarks.packages.tolerances import compared, worst
 
 _OWN: Final = ("asmtune", "asmtune_warm")
 
@@ -26,12 +26,10 @@ def judged(runs: Mapping[str, Any], outputs: Mapping[str, Path]) -> dict[str, di
 
     Returns:
         `equal`: whether every output of the first and of the last call under asmtune is that of
-        the last call without; None where a side has none. `verdict`: "equal"; "as exact" where
-        every other output is so against the reference; else "differ", or None. `exactness`: the
-        errors against the reference, where one was needed. `spread`: how far the plain program's
-        own first and last call are apart. `speed`: plain time over asmtune's on the GPU, median
-        of the rounds; `speed_of_call`: the same with the host. `first_s`:
-        seconds of the first call, tuning included; all by way.
+        the last call without, and `verdict`, "equal" or "differ"; both None where a side has
+        none. `spread`: how far the plain program's own first and last call are apart. `speed`:
+        plain time over asmtune's on the GPU, median of the rounds; `speed_of_call`: the same with
+        the host. `first_s`: seconds of the first call, tuning included; all by way.
     """
     plain = runs["plain"]["operations"]
     return {name: _operation(name, runs, outputs) for name in plain}
@@ -54,7 +52,7 @@ def _operation(name: str, runs: Mapping[str, Any], outputs: Mapping[str, Path]) 
     if not whole or not all(_file(outputs[way], name).exists() for way in ("plain", *own)):
         return {**result, "equal": None, "verdict": None}
     calls = {way: _saved(_file(outputs[way], name)) for way in ("plain", *own)}
-    return {**result, **_compared(calls, _file(outputs["plain"], f"{name}.reference"))}
+    return {**result, **_compared(calls)}
 
 
 def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,8 +64,8 @@ def _speeds(rows: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _compared(calls: Mapping[str, Any], reference: Path) -> dict[str, Any]:
-    """Compare the saved outputs of each way with the plain program's, and say what they are."""
+def _compared(calls: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare the saved outputs of each way with the plain program's."""
     expected = calls["plain"]
     result: dict[str, Any] = {"spread": compared(expected["last"], expected["first"])}
     result["outputs"] = {}
@@ -76,35 +74,9 @@ def _compared(calls: Mapping[str, Any], reference: Path) -> dict[str, Any]:
         result["outputs"][way] = {
             output: worst([pair[output] for pair in pairs if output in pair]) for output in pairs[0]
         }
-    apart = [
-        (way, output)
-        for way, row in result["outputs"].items()
-        for output in row
-        if not row[output]["equal"]
-    ]
-    result["equal"] = not apart
-    result["verdict"] = "differ" if apart else "equal"
-    if apart and reference.exists():
-        result["exactness"] = _exactness(calls, _saved(reference), apart)
-        judged_rows = (result["exactness"][way][output] for way, output in apart)
-        if all(row["as_exact"] for row in judged_rows):
-            result["verdict"] = "as exact"
-    return result
-
-
-def _exactness(
-    calls: Mapping[str, Any], reference: Mapping[str, torch.Tensor], apart: Sequence[Any]
-) -> dict[str, dict[str, Any]]:
-    """Hold outputs that are not equal against the reference, by way."""
-    result: dict[str, dict[str, Any]] = {way: {} for way, _ in apart}
-    for way, output in apart:
-        both = [
-            [calls[one][call].get(output) for call in ("first", "last")] for one in ("plain", way)
-        ]
-        if output not in reference or any(value is None for values in both for value in values):
-            result[way][output] = {"as_exact": False, "why": "a run has no such output"}
-        else:
-            result[way][output] = as_exact(reference[output], *both)
+    rows = (row for outputs in result["outputs"].values() for row in outputs.values())
+    result["equal"] = all(row["equal"] for row in rows)
+    result["verdict"] = "equal" if result["equal"] else "differ"
     return result
 
 
@@ -125,7 +97,6 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "programs": len(programs),
         "operations": len(rows),
         "equal": verdicts["equal"],
-        "as_exact": verdicts["as exact"],
         "unequal": verdicts["differ"],
         "without_result": verdicts[None],
         "first_s": {},
@@ -135,7 +106,7 @@ def summary(programs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         timed = [row for row in whole if way in row["first_s"]]
         result["first_s"][way] = round(sum(row["first_s"][way] for row in timed), 2)
     for key in TIMES:
-        for way in (*_OWN, "plain_again"):
+        for way in _OWN:
             values = [row[key][way] for row in whole if way in row[key]]
             if values:
                 mean = {"geomean": round(geometric_mean(values), 4), "worst": min(values)}

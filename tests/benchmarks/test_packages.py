@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.packages.catalogue import (
-    AGAIN,
-    FOLDER,
-    FRESH,
-    PLAIN,
-    PROGRAMS,
-    Program,
-    Way,
-)
+from benchmarks.packages.catalogue import FOLDER, FRESH, PLAIN, PROGRAMS, Program, Way
 from benchmarks.packages.processes import Place
 from benchmarks.packages.programs import stopwatch
 from benchmarks.packages.programs.stopwatch import ROUNDS
@@ -33,21 +24,22 @@ TORCH_PROGRAM = f"""\
 import os, sys
 sys.path.insert(0, {str(FOLDER)!r})
 import torch
-from stopwatch import Checked, main
+from stopwatch import main
 
 def operation(name):
     def make(place):
         if name == "crashes":
             sys.exit("out of memory")
         x = torch.randn(64)
-        print("caches in", os.environ["TRITON_CACHE_DIR"])
+        print("no answer")
+        assert "triton_cache_dir" in os.environ["TRITON_CACHE_DIR"]
         calls = []
         def call():
             calls.append(1)
             if name == "later" and len(calls) > 4:
                 sys.exit("lost in a round")
             return {{"y": x * 2}}
-        return Checked(call, lambda: {{"y": x.double() * 2}})
+        return call
     return make
 
 main({{name: operation(name) for name in ("good", "crashes", "later", "last")}})
@@ -121,19 +113,6 @@ def test_odd_values() -> None:
     assert difference(torch.ones(0), torch.ones(0))["equal"]
 
 
-@pytest.mark.slow(seconds=11)
-def test_failures_are_told(tmp_path: Path) -> None:
-    """What ends its process is an error of its own; the others have results."""
-    program = _program(tmp_path, "good", "crashes", "last")
-    ran = _run(program, tmp_path, [PLAIN])["plain"]
-    rows = ran["operations"]
-    assert rows["crashes"] == {"error": "out of memory"}
-    for name in ("good", "last"):
-        assert rows[name].keys() == {"first_s"}
-        assert (tmp_path / "out" / "plain" / f"{name}.reference.pt").exists()
-    assert str(tmp_path / "plain") in (tmp_path / "out" / "plain" / "stdout").read_text()
-
-
 def test_what_hangs_is_killed(tmp_path: Path) -> None:
     """A program that sleeps for ever is killed at its limit, and its error names the limit."""
     program = _program(tmp_path, "hangs", text="import time\n\nwhile True:\n    time.sleep(60)\n")
@@ -142,31 +121,30 @@ def test_what_hangs_is_killed(tmp_path: Path) -> None:
     assert ran["seconds"] >= 1.0
 
 
-@pytest.mark.slow(seconds=11)
+@pytest.mark.slow(seconds=15)
 def test_rounds_alternate(tmp_path: Path) -> None:
-    """Live processes are timed in turns; one that ends in a round costs that operation alone."""
-    again = replace(AGAIN, caches="again")
-    ran = _run(_program(tmp_path, "good", "later", "last"), tmp_path, [PLAIN, again])
-    plain, own = ran["plain"]["operations"], ran["plain_again"]["operations"]
+    """Live processes are timed in turns; one that ends costs its operation, and is told as that's.
+
+    `asmtune run` runs the same file with the same arguments.
+    """
+    program = _program(tmp_path, "good", "crashes", "later", "last")
+    ran = _run(program, tmp_path, [PLAIN, FRESH])
+    plain, own = ran["plain"]["operations"], ran["asmtune"]["operations"]
+    for rows in (plain, own):
+        assert rows["crashes"] == {"error": "ended with exit code 1: out of memory"}
+    # The process of the good one ended with the crash.
+    assert plain["good"].keys() == {"first_s"}
+    assert "the plain program's process has ended" in own["good"]["later_error"]
+    assert plain["later"]["later_error"].endswith("lost in a round")
+    assert "the plain program's process has ended" in own["last"]["later_error"]
+    ran = _run(_program(tmp_path, "good", "last"), tmp_path / "again", [PLAIN, FRESH])
+    plain, own = ran["plain"]["operations"], ran["asmtune"]["operations"]
     assert len(own["good"]["rounds"]["speed_of_call"]) == ROUNDS
     assert own["good"]["rounds"]["plain"]["call_us"] == plain["good"]["call_us"] > 0.0
     assert own["good"]["calls_a_round"] == plain["good"]["calls_a_round"] == 1
-    assert plain["later"]["later_error"] == "lost in a round"
-    assert "the plain program's process has ended" in own["last"]["later_error"]
-    outputs = {name: tmp_path / "out" / name for name in ran}
-    rows = judged(ran, outputs)
+    rows = judged(ran, {name: tmp_path / "again" / "out" / name for name in ran})
     assert rows["good"]["verdict"] == "equal"
-    assert rows["good"]["speed_of_call"]["plain_again"] > 0.0
-    assert rows["later"]["errors"]["plain"] == "lost in a round"
-
-
-@pytest.mark.slow(seconds=7)
-def test_a_program_under_asmtune(tmp_path: Path) -> None:
-    """`asmtune run` runs the same file with the same arguments, and its failure is told alike."""
-    program = _program(tmp_path, "good", "crashes")
-    ran = _run(program, tmp_path, [FRESH])["asmtune"]
-    assert ran["operations"]["good"]["first_s"] > 0.0
-    assert ran["operations"]["crashes"] == {"error": "out of memory"}
+    assert rows["good"]["speed_of_call"]["asmtune"] > 0.0
 
 
 def test_no_process_after_the_end(tmp_path: Path) -> None:
@@ -175,7 +153,6 @@ def test_no_process_after_the_end(tmp_path: Path) -> None:
     place = Place(tmp_path / "caches", tmp_path / "out", 5.0, end=0.0)
     ran = run_ways(program, {PLAIN: place})["plain"]
     assert "not started" in ran["operations"]["good"]["error"]
-    assert not (tmp_path / "out" / "stdout").exists()
 
 
 class _Event:
@@ -285,40 +262,6 @@ def test_judged(tmp_path: Path) -> None:
     assert "| p, op | 9.0 s | 4.0 s | 1.00 s | 1.500 | equal | 2026-11-28, abc |" in document(
         programs
     )
-
-
-def _rounded(values: torch.Tensor, units: float, seed: int) -> torch.Tensor:
-    """Add an error of some units in the last place of float16 to each value."""
-    noise = torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
-    return (values + units * UNITS[torch.float16] * noise).half()
-
-
-@pytest.mark.parametrize(
-    ("units", "reference_off", "expected"),
-    [(2.0, 0.0, "as exact"), (3.0, 0.0, "differ"), (2.0, 1.0, "differ"), (2.0, None, "differ")],
-)
-def test_as_exact(tmp_path: Path, units: float, reference_off: float | None, expected: str) -> None:
-    """Sums as far from the reference as the plain program's are as exact; others differ.
-
-    A reference that is far from the plain program's own outputs computes something else, and
-    without one nothing is as exact.
-    """
-    values = torch.randn(10_000, generator=torch.Generator().manual_seed(9))
-    outputs = {
-        way: _save(tmp_path / way, _rounded(values, scale, seed), _rounded(values, scale, seed + 1))
-        for way, scale, seed in (("plain", 2.0, 0), ("asmtune", units, 2))
-    }
-    if reference_off is not None:
-        torch.save({"y": values + reference_off}, outputs["plain"] / "op.reference.pt")
-    told = {"plain": _told(9.0), "asmtune": _told(4.0)}
-    row = judged(told, outputs)["op"]
-    assert row["verdict"] == expected
-    assert row["equal"] is False
-    programs = [{"package": "p 1.0", "provenance": ORIGIN, "operations": {"op": row}}]
-    assert summary(programs)["as_exact"] == (expected == "as exact")
-    assert f" | {expected} | " in document(programs)
-    if reference_off:
-        assert "the plain program is" in row["exactness"]["asmtune"]["y"]["why"]
 
 
 @pytest.mark.parametrize("failed", ["plain", "asmtune"])

@@ -9,7 +9,7 @@ from torchao.prototype.moe_training.kernels import float8_rowwise
 
 def tensorwise(place: Place) -> Call:
     """Cast 4096 x 8192 numbers with one scale, that of the largest of them."""
-    x = _normal(place, place.size(4096, 16), place.size(8192, 64))
+    x = place.normal(place.size(4096, 16), place.size(8192, 64))
 
     def call() -> Outputs:
         cast = hp_to_fp8_row_major(x, torch.float8_e4m3fn, LinearMMConfig())
@@ -20,17 +20,13 @@ def tensorwise(place: Place) -> Call:
 
 def experts(place: Place) -> Call:
     """Cast and transpose the weights of 16 experts of 2048 x 5120 with a scale a row."""
-    weights = _normal(place, 16, place.size(2048, 32), place.size(5120, 64))
+    weights = place.normal(16, place.size(2048, 32), place.size(5120, 64))
 
     def call() -> Outputs:
         data, scales = float8_rowwise.triton_fp8_rowwise_3d_transpose_rhs(weights)
         return {"data": data.view(torch.uint8), "scales": scales}
 
     return call
-
-
-def _normal(place: Place, *shape: int) -> torch.Tensor:
-    return torch.randn(shape, device=place.device, dtype=torch.bfloat16)
 
 
 if __name__ == "__main__":

@@ -4,24 +4,24 @@ A program hands its operations to `main`, which reads the command line:
 
     python PROGRAM FOLDER [--device cuda] [--small]
 
-It does one request at a time, which come as lines of JSON on stdin; each answer is a line of
-FOLDER/answers. So two processes can measure in turns.
-`NAME.pt` has the outputs of an operation's first call and of a later one, and
-`NAME.reference.pt` those of its reference. `--device cpu --small` is a dry run, under Triton's
-interpreter where the operations are kernels. Nothing here knows who tunes the kernels.
+It does one request at a time, which come as lines of JSON on stdin; each answer is a line on
+stdout, where nothing else is printed. So two processes can measure in turns. FOLDER/NAME.pt has the
+outputs of an operation's first call and of a later one. `--device cpu --small` is a dry run, under
+Triton's interpreter where the operations are kernels. Nothing here knows who tunes the kernels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import torch
 
@@ -45,19 +45,6 @@ Call = Callable[[], Outputs]
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A call to time, and a reference for its outputs.
-
-    Attributes:
-        call: the call.
-        reference: computes the same outputs in float64 from the same inputs, by torch alone.
-    """
-
-    call: Call
-    reference: Call
-
-
-@dataclass(frozen=True)
 class Place:
     """Place and size of an operation: its device, and the real or the dry run's.
 
@@ -73,8 +60,12 @@ class Place:
         """Choose a model's size, or a dry run's."""
         return small if self.small else whole
 
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Draw random numbers in bf16."""
+        return torch.randn(shape, device=self.device, dtype=torch.bfloat16)
 
-Operation = Callable[[Place], Call | Checked]
+
+Operation = Callable[[Place], Call]
 
 
 class Stopwatch:
@@ -82,21 +73,20 @@ class Stopwatch:
 
     Args:
         operations: functions by name; each makes its inputs, seeded alike, and returns the call to
-            time, or a call and its reference.
+            time.
         place: where they run.
         folder: folder for the outputs.
     """
 
     def __init__(self, operations: Mapping[str, Operation], place: Place, folder: Path) -> None:
         self._operations, self._place, self._folder = operations, place, folder
-        self._calls: dict[str, Checked | Call] = {}
+        self._calls: dict[str, Call] = {}
         self._first: dict[str, Outputs] = {}
 
     def first(self, name: str) -> dict[str, Any]:
         """Time the first call, tuning and compiles included, by the wall clock."""
         torch.manual_seed(0)
-        self._calls[name] = self._operations[name](self._place)
-        call = self._call(name)
+        call = self._calls[name] = self._operations[name](self._place)
         self._wait()
         start = time.perf_counter()
         outputs = call()
@@ -113,7 +103,7 @@ class Stopwatch:
             `calls` in a row; `queued`, 0 where the host is late even with one: a call that waits
             for the GPU cannot be queued.
         """
-        call = self._call(name)
+        call = self._calls[name]
         if self._place.device != "cuda":
             return {"calls": 1, "queued": 0}
         queueing_s = min(self._seconds(call, synchronised=False) for _ in range(5))
@@ -133,7 +123,7 @@ class Stopwatch:
         Returns:
             `call_us`; on a GPU `gpu_us`, and `gpu_by`: "queue", "trace", or "calls" in a row.
         """
-        call = self._call(name)
+        call = self._calls[name]
         call()  # brings the GPU back to this process, and its clock up
         self._wait()
         start = time.perf_counter()
@@ -148,22 +138,11 @@ class Stopwatch:
             gpu_us, by = call_us, "calls"
         return {"call_us": call_us, "gpu_us": gpu_us, "gpu_by": by}
 
-    def save(self, name: str, reference: bool) -> dict[str, Any]:
-        """Save the outputs of the first call, of one more, and of the reference on request."""
-        saved = {"first": self._first[name], "last": _kept(self._call(name)())}
+    def save(self, name: str) -> dict[str, Any]:
+        """Save the outputs of the first call and of one more."""
+        saved = {"first": self._first[name], "last": _kept(self._calls[name]())}
         torch.save(saved, self._folder / f"{name}.pt")
-        operation = self._calls[name]
-        if reference and isinstance(operation, Checked):
-            rounded = {key: value.float() for key, value in operation.reference().items()}
-            torch.save(_kept(rounded), self._folder / f"{name}.reference.pt")
-            del rounded
-            if self._place.device == "cuda":
-                torch.cuda.empty_cache()  # gigabytes of float64, which others may need
         return {}
-
-    def _call(self, name: str) -> Call:
-        operation = self._calls[name]
-        return operation.call if isinstance(operation, Checked) else operation
 
     def _seconds(self, call: Call, *, synchronised: bool) -> float:
         self._wait()
@@ -186,17 +165,21 @@ def main(operations: Mapping[str, Operation]) -> None:
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     place = Place(options.device, options.small)
-    _serve(Stopwatch(operations, place, options.folder), options.folder)
+    # Whatever else prints, compilers included, prints to stderr.
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)
+        _serve(Stopwatch(operations, place, options.folder), answers)
 
 
-def _serve(stopwatch: Stopwatch, folder: Path) -> None:
-    """Answer requests of a method and its arguments, until stdin ends."""
-    with (folder / "answers").open("w") as answers:
-        for line in sys.stdin:
-            request = json.loads(line)
-            answer = getattr(stopwatch, request.pop("do"))(**request)
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
+def _serve(stopwatch: Stopwatch, answers: TextIO) -> None:
+    """Answer requests of a method and its arguments, until "end" or until stdin ends."""
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["do"] == "end":
+            return
+        answer = getattr(stopwatch, request.pop("do"))(**request)
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
 
 
 def medians(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -273,8 +256,3 @@ def gradients(
     names: Sequence[str] = list(inputs)
     grads = torch.autograd.grad(output, [inputs[name] for name in names], upstream)
     return {f"d{name}": value for name, value in zip(names, grads, strict=True)}
-
-
-def exact(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Copy inputs to float64; the copies ask for gradients."""
-    return {name: value.detach().double().requires_grad_() for name, value in inputs.items()}
