@@ -26,7 +26,11 @@ from unittest import mock
 from asmtune.base.fingerprint import versions
 
 if TYPE_CHECKING:
+    from asmtune.base.settings import Settings
+    from asmtune.compile.load import LoadedLaunch
+    from asmtune.core.config import Config
     from asmtune.core.hardware.model import Target
+    from asmtune.core.problem import Problem
     from asmtune.core.records.artifacts import Failure
     from asmtune.core.records.tuned import Measurement
     from asmtune.measure.timing.policy import TimingPolicy
@@ -120,6 +124,21 @@ def until(items: Sequence[Item], seconds: float | None, how_to_go_on: str) -> It
             print(f"stopped after {done} of {len(items)}: {how_to_go_on}", flush=True)
             return
         yield item
+
+
+def loaded(
+    problem: Problem, config: Config, target: Target, settings: Settings
+) -> LoadedLaunch | Failure:
+    """Compile a config, and load the very binary that tuning would time."""
+    from asmtune.compile.load import load
+    from asmtune.compile.lower import Lowering
+    from asmtune.compile.pool import compile_one
+    from asmtune.core.records.artifacts import Failure
+
+    lowering = Lowering(problem, target, settings.compile_timeout_s)
+    request = lowering.request(config)
+    artifact = request if isinstance(request, Failure) else compile_one(request, settings)
+    return artifact if isinstance(artifact, Failure) else load(lowering, config, artifact)
 
 
 def raced(launches: Ways, policy: TimingPolicy) -> dict[str, Measurement | Failure]:

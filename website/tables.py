@@ -18,11 +18,11 @@ from benchmarks import (
     replay_oracle,
     replay_rows,
     replay_strategies,
+    side_by_side,
 )
 from benchmarks.aibench8 import summary as aibench8
 from benchmarks.harness import table
 from benchmarks.packages import summary as packages
-from benchmarks.side_by_side import summary as side_by_side
 from website import claims  # noqa: F401 - lists its tables
 from website.files import RESULTS, TABLES, link, results, shown
 

@@ -10,9 +10,6 @@ from typing import Any
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.load import load
-from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.hardware.model import Target
@@ -28,6 +25,7 @@ from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract
 from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
+from benchmarks.harness import loaded
 from tests.kernels.accuracy import case_of
 
 
@@ -174,20 +172,13 @@ def compiled(
     problem: Problem, config: Config, target: Target, settings: Settings
 ) -> Callable[[], Any] | Failure:
     """Launch the very binary that the tuner timed, from its folder."""
-    lowering = Lowering(problem, target, settings.compile_timeout_s)
-    request = lowering.request(config)
-    if isinstance(request, Failure):
-        return request
-    artifact = compile_one(request, settings)
-    if isinstance(artifact, Failure):
-        return artifact
-    loaded = load(lowering, config, artifact)
-    if isinstance(loaded, Failure):
-        return loaded
+    found = loaded(problem, config, target, settings)
+    if isinstance(found, Failure):
+        return found
 
     def launch() -> None:
-        loaded.prepare()
-        loaded.run()
+        found.prepare()
+        found.run()
 
     return launch
 

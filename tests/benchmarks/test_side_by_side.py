@@ -10,74 +10,75 @@ from typing import Any
 import pytest
 
 from asmtune.core.config import Config
+from benchmarks import side_by_side
 from benchmarks.harness import RESULTS
-from benchmarks.side_by_side import __main__ as program
-from benchmarks.side_by_side import baselines
-from benchmarks.side_by_side.baselines import Effort, autotuned
-from benchmarks.side_by_side.summary import summary
-from benchmarks.side_by_side.tasks import TASKS
+from benchmarks.side_by_side import TASKS, autotuned, summary
 
-RECORDED: list[dict[str, Any]] = json.loads((RESULTS / "side_by_side.json").read_text())["tasks"]
 CONFIGS = [Config({"BLOCK": 16 << number}) for number in range(10)]
 
 
-def _row(**changes: Any) -> dict[str, Any]:
-    """Make the result of a task: asmtune 2 s, `triton.autotune` 80 s, all compiled in 10 s."""
-    row: dict[str, Any] = {"kernel": "k", "shape": {"M": 1}, "configs": 8}
-    row["asmtune"] = {"seconds": 2.0}
-    row["triton.autotune"] = {"seconds": 80.0}
-    row["exhaustive"] = {"coarse": {"seconds": 12.0, "timing_s": 2.0}}
-    row["retimed_us"] = {"asmtune": 10.0, "triton.autotune": 11.0, "exhaustive": 9.0}
-    return {**row, **changes}
+def row(number: int) -> dict[str, Any]:
+    """Make the result of a task: asmtune 2 s, `triton.autotune` 80 s, all compiled in 12 s."""
+    kernel, shape = TASKS[number]
+    whole = {"seconds": 80.0, "scaled": False}
+    return {
+        "kernel": kernel,
+        "shape": shape,
+        "configs": 8,
+        "asmtune": {"seconds": 2.0},
+        "triton.autotune": whole,
+        "exhaustive": {"coarse": {"seconds": 12.0}},
+        "retimed_us": {"asmtune": 10.0, "triton.autotune": 11.0, "exhaustive": 9.0},
+    }
 
 
 def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first call names what it could not end; the next runs only that, and keeps the others."""
-    ran: list[str] = []
+    """A call ends where its time is over; the next runs only the others, and keeps the first's."""
+    ran: list[int] = []
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
-    def process(_: Any, number: int, folder: Path, output: Path) -> str:
-        assert (folder / "asmtune" / "models").is_dir()
-        task = TASKS[number].to_json()
-        ran.append(program.task_name(task))
+    def child(module: str, *words: str, ASMTUNE_CACHE_DIR: str, **_: str) -> dict[str, Any]:
+        assert module == "benchmarks.side_by_side"
+        assert (Path(ASMTUNE_CACHE_DIR) / "models").is_dir()
         now[0] += 20.0
-        output.write_text(json.dumps(_row(**task)))
-        return ""
+        ran.append(int(words[words.index("--task") + 1]))
+        return row(ran[-1])
 
     def fitted(folder: Path) -> float:
         (folder / "models").mkdir(parents=True)
         return 1.0
 
-    monkeypatch.setattr(program.Worker, "_process", process)
-    monkeypatch.setattr(program, "fitted", fitted)
-    options = ["kernels", "--gpus", "1", "--parts", "8", "--most-s", "45"]
-    first, second = tmp_path / "first.json", tmp_path / "second.json"
-    program.main([*options, "--seconds", "60", "--output", str(first)])
-    told = json.loads(first.read_text())
-    errors = [task["error"] for task in told["tasks"] if "error" in task]
-    assert (len(ran), len(errors)) == (3, 5)
-    assert set(errors) == {"not begun"}
-    assert told["first_part"] == 0.125
-    program.main([*options, "--keep", str(first), "--output", str(second)])
-    assert len(ran) == len(set(ran)) == 8
-    results = json.loads(second.read_text())
-    assert results["summary"]["tasks"] == 8
-    in_order = [program.task_name(task.to_json()) for task in TASKS]
-    assert [program.task_name(task) for task in results["tasks"]] == in_order
+    monkeypatch.setattr(side_by_side, "child", child)
+    monkeypatch.setattr(side_by_side, "fitted", fitted)
+    output = tmp_path / "results.json"
+    options = ["kernels", "--parts", "8", "--resume", "--output", str(output)]
+    side_by_side.main([*options, "--seconds", "60"])
+    assert ran == [0, 1, 2]
+    side_by_side.main(options)
+    assert ran == list(range(8))
+    results = json.loads(output.read_text())
+    assert results["first_part"] == 0.125
+    assert [(task["kernel"], task["shape"]) for task in results["tasks"]] == list(TASKS)
+    found = results["summary"]
+    assert (found["tasks"], found["of"]) == (8, 8)
+    assert found["autotune"] == {"geomean": 40.0, "worst": 40.0}
+    assert (found["exhaustive_5_20"]["geomean"], found["speed"]["geomean"]) == (6.0, 0.9)
+    assert found["seconds"] == {"asmtune": 16.0, "autotune": 640.0, "exhaustive_5_20": 96.0}
 
 
 @pytest.mark.parametrize(
-    ("effort", "run", "share", "seconds", "scaled"),
+    ("most_s", "parts", "run", "share", "seconds", "scaled"),
     [
-        (Effort(100.0, 5), 10, 1.0, 10.0, False),
-        (Effort(9.0, 5), 2, 0.2, 10.0, True),
-        (Effort(1.0, 1), 10, 1.0, 10.0, False),
+        (100.0, 5, 10, 1.0, 10.0, False),
+        (9.0, 5, 2, 0.2, 10.0, True),
+        (1.0, 1, 10, 1.0, 10.0, False),
     ],
 )
 def test_part_is_told(
     monkeypatch: pytest.MonkeyPatch,
-    effort: Effort,
+    most_s: float,
+    parts: int,
     run: int,
     share: float,
     seconds: float,
@@ -85,25 +86,16 @@ def test_part_is_told(
 ) -> None:
     """Seconds of a part are scaled, and say so with its share; what was run in full is not."""
     monkeypatch.setattr(
-        baselines, "_autotune", lambda _, configs: (1.0 * len(configs), configs[0], 1.0)
+        side_by_side, "_autotune", lambda _, configs: (1.0 * len(configs), configs[0], 1.0)
     )
     problem: Any = None
-    row = autotuned(problem, CONFIGS, effort)
-    assert (row["run"], row["share"], row["seconds"]) == (run, share, seconds)
-    assert row["scaled"] is scaled
-    assert row["seconds_run"] == run
-
-
-def test_summary() -> None:
-    """A summary has means and worst cases; a task that failed counts in none."""
-    whole = summary([_row(), {**_row(), "error": "ran out of time"}])
-    assert (whole["tasks"], whole["of"]) == (1, 2)
-    assert whole["autotune"] == {"geomean": 40.0, "worst": 40.0}
-    assert whole["exhaustive_5_20"]["geomean"] == 6.0
-    assert whole["speed"]["geomean"] == 0.9
+    found, best = autotuned(problem, CONFIGS, most_s, parts)
+    assert (found["run"], found["share"], found["seconds"]) == (run, share, seconds)
+    assert (found["scaled"], found["seconds_run"]) == (scaled, run)
+    assert best in CONFIGS
 
 
 def test_summary_of_recorded_tasks() -> None:
     """The recorded file's summary is that of its tasks."""
     data = json.loads((RESULTS / "side_by_side.json").read_text())
-    assert summary(RECORDED) == data["summary"]
+    assert summary(data["tasks"]) == data["summary"]
