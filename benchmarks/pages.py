@@ -6,7 +6,7 @@ Needs Chromium (`apt-get install chromium fonts-dejavu-core`) and no GPU.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,19 +37,6 @@ def report_of(kernel: str, shape: Mapping[str, Any], dtype: str) -> tuple[PruneR
     report = funnel.prune(problem, module.space())
     maker = CodeMaker([target], settings, ProgressListener())
     return report, carried_code([report], problem, maker)
-
-
-def joined(codes: Sequence[CarriedCode]) -> CarriedCode:
-    """Join the code of several reports of one kernel, with the same sources, into one page's."""
-    if any(code.sources != codes[0].sources for code in codes):
-        raise SystemExit("the reports' code comes from different sources")
-    packed, index = [], []
-    for code in codes:
-        index += [
-            tuple(at if at < 0 else at + len(packed) for at in places) for places in code.index
-        ]
-        packed += code.packed
-    return CarriedCode(tuple(packed), tuple(index), codes[0].sources, codes[0].note)
 
 
 @contextmanager

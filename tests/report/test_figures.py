@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asmtune.report.figures import DARK, GROUND, look, saved
-from asmtune.workshop.roofline import figure as roofline_figure
-from asmtune.workshop.roofline.document import chart_json
-from benchmarks import roofline as roofline_benchmark
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
@@ -23,61 +17,22 @@ pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]
 MOST_BYTES = 200_000
 
 
-def kernels() -> Any:
-    """docs/kernels.svg."""
-    return kernels_figure.drawn(document.results()["rows"])
-
-
-def roofline() -> Any:
-    """docs/images/roofline.svg."""
-    committed = json.loads(roofline_benchmark.DOCUMENT.read_text())
-    return roofline_figure.drawn(roofline_benchmark.chart_of(committed))
-
-
-FIGURES: dict[str, tuple[Callable[[], Any], Path]] = {
-    "kernels": (kernels, document.FIGURE),
-    "roofline": (roofline, roofline_benchmark.FIGURE),
-}
-
-LEGENDS = {
-    "kernels": {*kernels_figure.KINDS.values(), kernels_figure.RANGE},
-    "roofline": {
-        *("DRAM, 4.8 TB/s", "L2, 9.7 TB/s", "67 TFLOP/s fp32 cores", "measured"),
-        *("990 TFLOP/s fp16, bf16 tensor", "from the default config to the tuned one"),
-    },
-}
-
-
-@pytest.fixture(scope="module", params=FIGURES)
-def named(request: pytest.FixtureRequest) -> tuple[str, Any]:
-    """Each figure by name, drawn from the committed results."""
+@pytest.fixture(scope="module")
+def figure() -> Any:
+    """docs/kernels.svg, drawn from the committed results."""
     with look():
-        return request.param, FIGURES[request.param][0]()
+        return kernels_figure.drawn(document.results()["rows"])
 
 
 @pytest.mark.slow(seconds=2)
-def test_texts_touch_nothing(named: tuple[str, Any]) -> None:
-    """No text lies on another, on a line or on a mark, and none is small at the page's width."""
-    check_texts(named[1])
-
-
-def test_axes_are_whole(named: tuple[str, Any]) -> None:
-    """No bar, whisker or point is cut by the end of an axis."""
-    check_axes(named[1])
-
-
-def test_legends_are_words(named: tuple[str, Any]) -> None:
-    """Each series is in a legend by its plain name."""
-    name, figure = named
+def test_what_is_drawn(figure: Any) -> None:
+    """No text touches anything, no axis cuts a point, and colours stand out on both cards."""
+    check_texts(figure)
+    check_axes(figure)
+    check_colours(figure)
     shown = legend_of(figure)
-    assert shown >= LEGENDS[name]
-    # A launch has its kernel's name.
-    assert name == "roofline" or not [text for text in shown if "_" in text]
-
-
-def test_colours_on_both_cards(named: tuple[str, Any]) -> None:
-    """Text and marks stand out from the light card and from the dark one."""
-    check_colours(named[1])
+    assert shown >= {*kernels_figure.KINDS.values(), kernels_figure.RANGE}
+    assert not [text for text in shown if "_" in text]
 
 
 def words_in(content: bytes) -> list[str]:
@@ -86,11 +41,9 @@ def words_in(content: bytes) -> list[str]:
     return sorted("".join(one) for one in found)
 
 
-def test_committed_files(named: tuple[str, Any]) -> None:
+def test_committed_files(figure: Any) -> None:
     """The committed file is what its script draws, small, with a dark card."""
-    name, figure = named
-    path = FIGURES[name][1]
-    content = path.read_bytes()
+    content = document.FIGURE.read_bytes()
     assert len(content) < MOST_BYTES
     with look(text=b"<text" in content):
         assert words_in(saved(figure, "svg")) == words_in(content)
@@ -107,21 +60,3 @@ def test_kinds_of_vendors_have_colours_of_their_own() -> None:
     assert kernels_figure._kind("matmul") == "vendor library"
     assert kernels_figure._kind("attention_backward") == "vendor library"
     assert kernels_figure._kind("rope") == "eager PyTorch"
-
-
-def test_a_chart_is_read_back_whole() -> None:
-    """The document that a chart is read from is the one that the chart writes."""
-    committed = json.loads(roofline_benchmark.DOCUMENT.read_text())
-    chart = roofline_benchmark.chart_of(committed)
-    again = json.loads(chart_json(chart))
-    for name in ("target", "roofs", "entries", "failures", "versions", "date"):
-        assert rounded(again[name]) == rounded(committed[name])
-
-
-def rounded(value: Any) -> Any:
-    """JSON values with numbers of 4 digits: times are written rounded, and rates are not."""
-    if isinstance(value, dict):
-        return {name: rounded(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [rounded(part) for part in value]
-    return float(f"{value:.4g}") if isinstance(value, float) else value
