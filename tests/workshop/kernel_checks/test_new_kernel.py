@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from asmtune.base.errors import InputError
+from asmtune.core.kernel_module import load_kernel_module
 from asmtune.workshop.kernel_checks import new_kernel
 from asmtune.workshop.kernel_checks.new_command import new
 from asmtune.workshop.kernel_checks.new_kernel import write_kernel
-from tests.command_lines import Commands
 from tests.interpreter import Interpreter
 
 INTERPRETED = "tests.workshop.kernel_checks.interpreted"
@@ -43,12 +43,15 @@ def test_the_benchmark_exits_by_its_target(tmp_path: Path, interpreter: Interpre
 
 
 @pytest.mark.slow(seconds=3)
-def test_the_benchmark_times_no_wrong_kernel(tmp_path: Path, interpreter: Interpreter) -> None:
-    """A kernel whose result is wrong has no time, and the exit code is 1."""
-    module, *_ = write_kernel("untimed_shift", tmp_path)
+def test_a_wrong_formula_is_found(tmp_path: Path, interpreter: Interpreter) -> None:
+    """An edit of the kernel alone fails the written test, and has no time in the benchmark."""
+    # The process keeps modules of tests by their names.
+    module, *_ = write_kernel("wrong_shift", tmp_path)
     module.write_text(module.read_text().replace("x + w  # edit this line", "x - w  # edit this"))
+    outcomes = interpreter.call(f"{INTERPRETED}:run_tests", str(tmp_path), "-k", "fp32")
+    assert [text for text in outcomes.values() if "comparisons are wrong" not in text] == []
     code, printed = interpreter.call(
-        f"{INTERPRETED}:run_benchmark", str(tmp_path), "untimed_shift", True
+        f"{INTERPRETED}:run_benchmark", str(tmp_path), "wrong_shift", True
     )
     assert (code, "wrong, and not timed" in printed) == (1, True)
     assert " us" not in printed
@@ -69,35 +72,16 @@ def test_a_missing_pytest_is_named(
     assert "not installed: python -m pip install pytest\n" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_written_tests_fail_with_a_wrong_formula(tmp_path: Path, interpreter: Interpreter) -> None:
-    """An edit of the kernel alone is found by the written test."""
-    # The process keeps modules of tests by their names.
-    module, *_ = write_kernel("wrong_shift", tmp_path)
-    module.write_text(module.read_text().replace("x + w  # edit this line", "x - w  # edit this"))
-    outcomes = interpreter.call(f"{INTERPRETED}:run_tests", str(tmp_path), "-k", "fp32")
-    (text,) = outcomes.values()
-    assert "comparisons are wrong" in text
-
-
 def test_files_are_clean(tmp_path: Path) -> None:
-    """Ruff has nothing to say about the files."""
-    write_kernel("shifted", tmp_path)
+    """Ruff has nothing to say about the files, and the module's space is one to tune."""
+    module, *_ = write_kernel("shifted", tmp_path)
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
     ran = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout
-
-
-@pytest.mark.slow
-def test_prune_report_takes_the_module(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], session_cache: Path
-) -> None:
-    """A report for an H200 ranks the written space."""
-    write_kernel("shifted", tmp_path)
-    commands = Commands(tmp_path, capsys)
-    ran = commands.run("prune-report", "{}/shifted.py", "--target", "H200", "--axis", "BLOCK=1024")
-    assert ran.code == 0, ran.err
-    assert "kept" in ran.out
+    loaded = load_kernel_module(str(module))
+    shape = loaded.shapes[0]
+    assert loaded.problem(shape, loaded.dtypes[0], "meta").shape == shape
+    assert len([*loaded.space().configs(**shape)]) > 1
 
 
 @pytest.mark.parametrize(
@@ -111,19 +95,12 @@ def test_bad_names(name: str, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_all_files_or_none(tmp_path: Path) -> None:
-    """Nothing is written where one of the files exists, or the folder takes none."""
+def test_all_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written where one file exists, and a disk that fills up leaves none."""
     (tmp_path / "bench_dots.py").write_text("mine")
     with pytest.raises(InputError, match=r"bench_dots\.py exists"):
         write_kernel("dots", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["bench_dots.py"]
-    assert (tmp_path / "bench_dots.py").read_text() == "mine"
-    with pytest.raises(InputError, match="No such file"):
-        write_kernel("dots", tmp_path / "none")
-
-
-def test_a_failed_write_removes_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that fills up after two files leaves none."""
     write, count = new_kernel.write_whole, [0]
 
     def full(path: Path, data: bytes) -> None:
@@ -133,7 +110,8 @@ def test_a_failed_write_removes_the_others(tmp_path: Path, monkeypatch: pytest.M
         write(path, data)
 
     monkeypatch.setattr(new_kernel, "write_whole", full)
+    (tmp_path / "other").mkdir()
     with pytest.raises(InputError, match="No space left"):
-        write_kernel("dots", tmp_path)
-    assert list(tmp_path.iterdir()) == []
+        write_kernel("dots", tmp_path / "other")
+    assert list((tmp_path / "other").iterdir()) == []
     assert count == [3]

@@ -197,6 +197,18 @@ TILES_FAULTS = {
 }
 """Replacements in doubled tiles that are right where sizes are equal, or blocks divide them."""
 
+PRODUCT = (Path(__file__).parents[3] / "kernels" / "tiled_matmul.py").read_text()
+PRODUCT_FAULTS = {
+    "mask": [
+        (", mask=offs_k[None, :] < left, other=0.0", ""),
+        (", mask=offs_k[:, None] < left, other=0.0", ""),
+    ],
+    "mask of the results": [("ty), mask=inside)", "ty))")],
+    "accumulator": [("else tl.float32", "else tl.float16")],
+    "bounds": [("c_ptr + stride_cm *", "c_ptr + stride_am *")],
+}
+"""Replacements in the template, by the cause."""
+
 DESCRIPTORS = [
     (
         "    tl.store(y_ptr + m * N + n, 2 * tl.load(x_ptr + m * N + n, mask=inside), mask=inside)",
@@ -243,6 +255,7 @@ def findings(found: Diagnosis) -> dict[str, str]:
         *((cause, MODULE, changes) for cause, changes in FAULTS.items()),
         *((cause, COUNTS, changes) for cause, changes in COUNTS_FAULTS.items()),
         *((cause, TILES, changes) for cause, changes in TILES_FAULTS.items()),
+        *((cause, PRODUCT, changes) for cause, changes in PRODUCT_FAULTS.items()),
     ],
 )
 def test_planted_faults_are_named(
@@ -262,7 +275,9 @@ def test_planted_faults_are_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul"])
+@pytest.mark.parametrize(
+    "replacements", [[], STRIDED, COUNTS, "softmax", "tiled_matmul", "layernorm", "cross_entropy"]
+)
 def test_right_kernels_have_no_cause(
     replacements: Any, tmp_path: Path, found_in: Callable[[str], Diagnosis]
 ) -> None:
@@ -486,10 +501,30 @@ def test_a_fault_at_the_given_size_alone(
     assert ("at rows=4, cols=100 the result is wrong" in found.conclusion) == wrong
 
 
-def test_code_that_does_not_compile(tmp_path: Path, found_in: Callable[..., Diagnosis]) -> None:
-    """The exception of a kernel whose outputs cannot be read from its code is told."""
-    changes = [("total += x", "total += missing"), ('OUTPUTS = ("y_ptr",)\n', "")]
-    with pytest.raises(InputError, match=r"rows: line \d+ of the kernel, .*missing"):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            [("total += x", "total += missing"), ('OUTPUTS = ("y_ptr",)\n', "")],
+            r"rows: line \d+ of the kernel, .*missing",
+        ),
+        (
+            [
+                ("total += x", "total += libdevice.asin(x.to(tl.float32))"),
+                ("import random", "from triton.language.extra import libdevice\nimport random"),
+            ],
+            "diagnose it on a GPU",
+        ),
+    ],
+)
+def test_what_cannot_be_run(
+    changes: list[tuple[str, str]],
+    message: str,
+    tmp_path: Path,
+    found_in: Callable[..., Diagnosis],
+) -> None:
+    """Code that does not compile is told, and what the interpreter lacks is no fault."""
+    with pytest.raises(InputError, match=message):
         found_in(planted(tmp_path, changes))
 
 
