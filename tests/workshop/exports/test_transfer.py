@@ -226,10 +226,19 @@ def test_function_of_buckets(cache: Path, tmp_path: Path) -> None:
 
 
 def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
-    """A shape that is not stored gets the nearest one's config, or raises; other keys raise."""
-    store(*RECORDS)
-    run("export", tmp_path / "out.py", "--format", "python")
+    """A shape that is not stored gets the nearest one's config, or raises; other keys raise.
+
+    Names and values that mean something in Python are data in the file.
+    """
+    odd = TuneKey('a"""\n{x}\\', {'n"]': 'v"\n', "µ": 1.5}, {"x'": "fp16"}, "GPU {0}\n'")
+    spelt = Config({"MODE": "it's\n{}", "EVEN": False, "SCALE": -1e-300})
+    edited = record({"M": 1}, block(16, ir_override="a.ttgir"))
+    store(edited)
+    assert "hand-edited IR" in refused("export", tmp_path / "a.py", "--format", "python")
+    store(replace(record({}, spelt), key=odd), *RECORDS)
+    assert "1 left out" in run("export", tmp_path / "out.py", "--format", "python").stderr
     config = executed(tmp_path / "out.py")["config"]
+    assert config(odd.kernel, odd.dtypes, odd.device, odd.shape, strict=True) == spelt.to_dict()
     at = (MATMUL, {"a": "fp16"}, H200)
     assert config(*at, {"M": 37, "causal": True})["BLOCK"] == 16
     assert config(*at, {"M": 900, "causal": True})["BLOCK"] == 128
@@ -246,19 +255,6 @@ def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
     for key in (("pkg.x", {"a": "fp16"}, H200), (MATMUL, {}, H200), (MATMUL, {"a": "fp16"}, "X")):
         with pytest.raises(LookupError, match="no config is stored for kernel"):
             config(*key, {"M": 16, "causal": True})
-
-
-def test_awkward_names(cache: Path, tmp_path: Path) -> None:
-    """Names and values that mean something in Python are data in the file."""
-    odd = TuneKey('a"""\n{x}\\', {'n"]': 'v"\n', "µ": 1.5}, {"x'": "fp16"}, "GPU {0}\n'")
-    config = Config({"MODE": "it's\n{}", "EVEN": False, "SCALE": -1e-300})
-    one = replace(record({}, config), key=odd)
-    store(one, *RECORDS)
-    run("export", tmp_path / "out.py", "--format", "python")
-    names = executed(tmp_path / "out.py")
-    given = names["config"](odd.kernel, odd.dtypes, odd.device, odd.shape, strict=True)
-    assert given == config.to_dict()
-    assert names["configs"](odd.kernel)[0].kwargs == dict(config.kwargs)
 
 
 MOE_RECORDS = tuple(
@@ -347,30 +343,34 @@ def test_bad_options(cache: Path, tmp_path: Path, options: tuple[str, ...], expe
     assert not (tmp_path / "out").exists()
 
 
-def test_what_moe_files_cannot_say(cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "form", "says"),
+    [
+        ({"shape": {"M": 1, "N": 2}}, "sglang-moe", "known to be E (its key has M, N)"),
+        ({"EVEN": True}, "sglang-moe", "EVEN=True"),
+        ({"SPLIT_K": 4}, "vllm-moe", "SPLIT_K=4, which the fused_moe kernel of vllm"),
+        ({"dtypes": {"a": "i8"}}, "sglang-moe", "how it quantises"),
+        ({"K": 8}, "sglang-moe", "one config for M=1, and two keys differ"),
+    ],
+)
+def test_what_moe_files_cannot_say(
+    cache: Path, tmp_path: Path, change: dict[str, Any], form: str, says: str
+) -> None:
     """Records that a file cannot hold are refused in one line, and nothing is written."""
-    out, form = tmp_path / "out", ("--format", "sglang-moe", "--kernel")
-    shape = {"M": 1, "N": 2, "E": 3}
-    store(
-        record({"M": 1, "N": 2}, Config(MOE), kernel="lacks"),
-        record(shape, Config({**MOE, "EVEN": True}), kernel="even"),
-        record(shape, Config({**MOE, "SPLIT_K": 4}), kernel="split"),
-        record(shape, Config(MOE), kernel="narrow", dtypes={"a": "i8"}),
-        *(
-            record({**shape, "K": k}, Config({**MOE, "GROUP_SIZE_M": k}), kernel="both")
-            for k in (4, 8)
-        ),
-    )
-    assert "known to be E (its key has M, N)" in refused("export", out, *form, "lacks")
-    assert "EVEN=True" in refused("export", out, *form, "even")
-    vllm = ("--format", "vllm-moe", "--kernel", "split")
-    assert "SPLIT_K=4, which the fused_moe kernel of vllm" in refused("export", out, *vllm)
-    assert "how it quantises" in refused("export", out, *form, "narrow")
-    assert "one config for M=1, and two keys differ" in refused("export", out, *form, "both")
-    assert not out.exists()
-    run("export", out, *form, "both", "--only", "K=8")
-    run("export", out, *form, "split")
-    assert "--map is for" in refused("export", out, "--format", "json", "--map", "M=M")
+    own = dict(change)
+    shape = own.pop("shape", {"M": 1, "N": 2, "E": 3})
+    given = {"dtypes": own.pop("dtypes")} if "dtypes" in own else {}
+    two = "K" in own
+    if two:
+        store(record({**shape, **own}, Config({**MOE, "GROUP_SIZE_M": 1})))
+        own = {}
+    store(record(shape, Config({**MOE, **own}), **given))
+    assert says in refused("export", tmp_path / "out", "--format", form)
+    assert not (tmp_path / "out").exists()
+    if two:
+        run("export", tmp_path / "out", "--format", form, "--only", "K=8")
+    if "SPLIT_K" in own:
+        run("export", tmp_path / "out", "--format", "sglang-moe")
 
 
 def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
@@ -402,12 +402,3 @@ def test_shipped_configs(cache: Path, tmp_path: Path) -> None:
     assert int(run(*command).stdout.split()[1]) == count
     rows = executed(tmp_path / "a.py")["RECORDS"]
     assert [row[4] for row in rows].count([block(7).to_dict()]) == 1
-
-
-def test_hand_edited_winner(cache: Path, tmp_path: Path) -> None:
-    """A winner of hand-edited IR is left out, and the command says so."""
-    edited = record({"M": 1}, block(16, ir_override="a.ttgir"))
-    store(edited)
-    assert "hand-edited IR" in refused("export", tmp_path / "a.py", "--format", "python")
-    store(*RECORDS)
-    assert "1 left out" in run("export", tmp_path / "a.py", "--format", "python").stderr

@@ -1,14 +1,10 @@
-"""Bench runs: written down, of simulated noise, and of processes recorded on an H200."""
+"""Bench runs: written down, and of simulated noise."""
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from asmtune.core.config import Config
 from asmtune.workshop.regression.run import (
@@ -17,12 +13,8 @@ from asmtune.workshop.regression.run import (
     Environment,
     Process,
     TimedSubject,
-    run_from_json,
     timing_words,
 )
-
-RECORDED = Path(__file__).parents[3] / "benchmarks" / "results" / "bench_runs.json.gz"
-HOW = "no recorded samples: on an H200, python -m benchmarks.bench_samples"
 
 HERE = Environment(
     "NVIDIA H200", "0123456789ab", "580.1", {"torch": "2.13.0", "triton": "3.6.0", "cuda": "13.0"}
@@ -73,24 +65,12 @@ def rows_of(count: int) -> dict[str, float]:
     return {f"kernel{place}": 3.0 * 2**place for place in range(count)}
 
 
-def recorded() -> BenchRun:
-    """The processes that `benchmarks.bench_samples` recorded, as one run."""
-    document: Any = json.loads(gzip.decompress(RECORDED.read_bytes()))
-    return run_from_json(document["run"], RECORDED.name)
-
-
 def part_of(run: BenchRun, places: Sequence[int]) -> BenchRun:
     """A run of some processes of another."""
     rows = tuple(
         replace(row, samples=tuple(row.samples[place] for place in places)) for row in run.rows
     )
     return replace(run, rows=rows, processes=tuple(run.processes[place] for place in places))
-
-
-def condensed(run: BenchRun) -> BenchRun:
-    """The same run with the median of each process as its only sample: the same verdicts."""
-    rows = (replace(row, samples=tuple((us,) for us in row.medians_us)) for row in run.rows)
-    return replace(run, rows=tuple(rows))
 
 
 def scaled(run: BenchRun, factor: float, among: Callable[[BenchSubject], bool]) -> BenchRun:

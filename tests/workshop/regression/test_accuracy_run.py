@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 import asmtune
 from asmtune.base.errors import InputError, MeasureError
-from asmtune.workshop.regression.accuracy_run import AccuracyRun, accuracy_json
+from asmtune.workshop.regression.accuracy_run import AccuracyRun
 from tests.interpreter import Interpreter
 
 SCALES = Path(__file__).parents[3] / "examples" / "fp8_scales.py"
@@ -152,17 +151,8 @@ def test_a_kernel_needs_a_gpu_or_the_interpreter(monkeypatch: pytest.MonkeyPatch
     """Without either, one line says how to go on."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    with pytest.raises(MeasureError, match="TRITON_INTERPRET=1 runs kernels on the CPU"):
+    with pytest.raises(MeasureError, match="TRITON_INTERPRET=1"):
         asmtune.accuracy("softmax")
-
-
-def test_json(functions: str) -> None:
-    """JSON holds every number."""
-    run = asmtune.accuracy(f"{functions}:twice", against=f"{functions}:wrong", variants={"<b>": {}})
-    document = json.loads(accuracy_json(run))
-    assert (document["format"], document["version"]) == ("asmtune-accuracy", 1)
-    assert document["rows"][0]["stats"]["max_abs"] == pytest.approx(0.5)
-    assert document["rows"][1]["variant"] == "<b>"
 
 
 def interpreted(kernel: str, shape: dict[str, int]) -> dict[str, float]:

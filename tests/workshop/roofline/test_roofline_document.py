@@ -8,7 +8,6 @@ import json
 import pytest
 from rich.console import Console
 
-from asmtune.predict.work_counts import WorkCounts
 from asmtune.workshop.roofline.document import FORMAT, chart_json, chart_table
 from tests.charts import chart, entry, mixed, product
 
@@ -44,18 +43,13 @@ def test_the_document() -> None:
     assert document["entries"][2]["speedup_is"] == "measured"
 
 
-def test_a_copy_in_the_document() -> None:
-    """Without FLOPs there is no intensity, and the share is that of DRAM's rate."""
+def test_what_has_one_roof() -> None:
+    """Without FLOPs there is no intensity, and DRAM is the roof; without bytes the cores are."""
     copy = json.loads(chart_json(mixed()))["entries"][3]["after"]
     assert (copy["flops"], copy["flops_per_byte"], copy["under"]) == (0, None, "DRAM")
     assert copy["share_of_roof"] == pytest.approx(4e8 / 100e-6 / 4.8e12, rel=1e-3)
-
-
-def test_what_moves_nothing() -> None:
-    """Without bytes the cores are the only roof."""
-    (one,) = json.loads(chart_json(chart([entry("spin", product(1e11, 0.0), (300.0, 200.0))])))[
-        "entries"
-    ]
+    still = chart([entry("spin", product(1e11, 0.0), (300.0, 200.0))])
+    (one,) = json.loads(chart_json(still))["entries"]
     assert one["after"]["under"] == "fp16"
     assert one["after"]["share_of_roof"] == pytest.approx(1e11 / 200e-6 / 9.895e14, rel=1e-3)
 
@@ -73,11 +67,3 @@ def test_the_table() -> None:
     assert "https://www.nvidia.com/en-us/data-center/h200/" in text
     assert "a note <of> its own" in text
     assert "gru seq=1: no config can run" in text
-
-
-def test_control_codes_reach_no_terminal() -> None:
-    """A kernel's name with an escape sequence is shown without it."""
-    text = shown(
-        chart_table(chart([entry("k\x1b[31m", WorkCounts("fp32", 0, 1e6, 1e6), (9.0, 8.0))]))
-    )
-    assert "\x1b" not in text
