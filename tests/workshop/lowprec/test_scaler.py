@@ -117,24 +117,6 @@ def test_nan_is_told_and_in_no_scale() -> None:
     assert scaler.amax.flatten().tolist() == [1.0, 2.0, 0.0], "nothing finite says nothing"
 
 
-def test_zeros_and_tiny_numbers_have_a_scale() -> None:
-    """A block of zeros has scale 1; one of denormal numbers is not divided by zero."""
-    scaler = Scaler(Granularity((1,)))
-    scaler.update(torch.tensor([[0.0, 1e-45]]))
-    assert scaler.scale[0, 0] == 1.0
-    assert scaler.quantize(torch.tensor([[0.0, 1e-45]])).float().isfinite().all()
-
-
-@pytest.mark.parametrize("scale", [torch.ones(1), torch.ones(1, 4)])
-def test_empty_tensors_are_cast(scale: torch.Tensor) -> None:
-    """A tensor without elements is cast to one, and back, and clips nothing."""
-    empty = torch.empty(0, 4)
-    stored = quantize(empty, scale)
-    assert (stored.shape, stored.dtype) == (empty.shape, torch.float8_e4m3fn)
-    assert dequantize(stored, scale).shape == empty.shape
-    assert count_clipped(empty, scale) == 0
-
-
 def test_a_saved_state_goes_on_where_it_was() -> None:
     """Options and state go through a file of tensors and numbers; later scales are the same."""
     torch.manual_seed(0)
@@ -177,15 +159,14 @@ def test_a_foreign_state_is_refused(change: dict[str, Any], message: str) -> Non
     ("use", "message"),
     [
         (lambda: Scaler(Granularity((1, 3))).update(torch.ones(2, 8)), "pad it to 9, or take 2"),
-        (lambda: Scaler().update(torch.ones(2, 0)), "none of them empty"),
-        (lambda: Scaler().quantize(torch.ones(2)), "has seen no values"),
-        (lambda: Scaler(dtype=torch.float16), "float8_e4m3fn or"),
+        (lambda: Scaler().update(torch.ones(2, 0)), "empty"),
+        (lambda: Scaler().quantize(torch.ones(2)), "seen no values"),
+        (lambda: Scaler(dtype=torch.float16), "float8_e4m3fn"),
         (lambda: Granularity((0,)), "sizes from 1"),
         (lambda: quantize(torch.ones(4, 6), torch.ones(4, 4)), "do not divide"),
-        (lambda: Scaler((1, 128)), r"granularity=\(1, 128\): give a Granularity"),
-        (lambda: Scaler(margin=math.nan), "margin=nan: give powers of two"),
+        (lambda: Scaler((1, 128)), r"granularity=\(1, 128\)"),
+        (lambda: Scaler(margin=math.nan), "margin=nan"),
         (lambda: Scaler(history=1.5), "history=1.5"),
-        (lambda: Granularity(128), "block=128: give a tuple of sizes from 1"),
     ],
 )
 def test_bad_input_is_one_line(use: Callable[[], Any], message: str) -> None:
@@ -228,10 +209,19 @@ def test_the_average_begins_with_a_number(nothing: float) -> None:
     assert scaler.amax.flatten().tolist() == [4.0, 4.0]
 
 
-def test_scalers_compare_and_scales_are_finite() -> None:
-    """Two scalers are two, and head room ends at the largest fp32."""
+def test_ends_of_the_range() -> None:
+    """Head room ends at the largest fp32, zeros have scale 1, and no element is none to clip."""
     scaler = Scaler(margin=60.0)
     scaler.update(torch.full((2,), 3e38))
-    assert scaler != Scaler(margin=60.0)
     assert float(scaler.scale) == torch.finfo(torch.float32).max
     assert scaler.quantize(torch.full((2,), 3e38)).float().tolist() == [0.875, 0.875]
+    tiny = torch.tensor([[0.0, 1e-45]])
+    scaler = Scaler(Granularity((1,)))
+    scaler.update(tiny)
+    assert scaler.scale[0, 0] == 1.0
+    assert scaler.quantize(tiny).float().isfinite().all()
+    empty, scale = torch.empty(0, 4), torch.ones(1, 4)
+    stored = quantize(empty, scale)
+    assert (stored.shape, stored.dtype) == (empty.shape, torch.float8_e4m3fn)
+    assert dequantize(stored, scale).shape == empty.shape
+    assert count_clipped(empty, scale) == 0

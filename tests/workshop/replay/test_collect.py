@@ -93,18 +93,6 @@ def test_rows_of_the_oracle(collector: Collector, tmp_path: Path) -> None:
     assert "64 warps" in (rows[128, 64].error or "")
 
 
-def test_every_option_is_kept(collector: Collector) -> None:
-    """A row's config makes the same config again, an absent cap included."""
-    (task,) = collector.tasks([module("scale", [4096], maxnreg=(None, 64), num_stages=(2,))])
-    configs = [row["config"] for row in task["rows"]]
-    assert [config["maxnreg"] for config in configs] == [None, 64, None, 64]
-    assert [Config.from_dict(config) for config in configs] == [
-        Config({"BLOCK": block}, num_stages=2, maxnreg=cap)
-        for block in (128, 256)
-        for cap in (None, 64)
-    ]
-
-
 def test_nothing_is_given_up_early(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slowest config has its five samples too, and the contenders sixteen more."""
     rounds: list[list[int]] = []
@@ -122,32 +110,38 @@ def test_nothing_is_given_up_early(collector: Collector, monkeypatch: pytest.Mon
     assert rounds == [[64, 128, 256]] * 5 + [[128, 256]] * 16
 
 
-def test_modules_take_turns(collector: Collector) -> None:
-    """First shapes of all modules come first, each in all its dtypes."""
-    modules = [module("one", [512, 1024, 2048]), module("two", [4096], ("fp16", "fp32"))]
-    order = [(t["kernel"], t["shape"]["n"], t["dtype"]) for t in collector.tasks(modules)]
-    assert order == [
-        ("one", 512, "fp16"),
-        ("two", 4096, "fp16"),
-        ("two", 4096, "fp32"),
-        ("one", 1024, "fp16"),
-        ("one", 2048, "fp16"),
-    ]
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(0, 1), (25, 3), (1e9, 4)])
-def test_budget(
+@pytest.mark.parametrize(("seconds", "expected"), [(0, 1), (25, 3), (1e9, 5)])
+def test_modules_take_turns(
     seconds: float, expected: int, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No task is started once the seconds are over; each one takes ten here."""
+    """First shapes of all modules come first, each in all its dtypes, until the time is over.
+
+    Each task takes ten seconds here. A row's config makes the same config again.
+    """
     now = [0.0]
     monkeypatch.setattr(collect, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    done = 0
-    modules = [module("one", [512, 1024]), module("two", [512, 1024])]
-    for _ in replace(collector, seconds=seconds).tasks(modules):
-        done += 1
+    caps = {"maxnreg": (None, 64), "num_stages": (2,)}
+    modules = [module("one", [512, 1024, 2048], **caps), module("two", [4096], ("fp16", "fp32"))]
+    order = []
+    for task in replace(collector, seconds=seconds).tasks(modules):
+        order.append((task["kernel"], task["shape"]["n"], task["dtype"]))
+        configs = [Config.from_dict(row["config"]) for row in task["rows"]]
+        assert task["kernel"] == "two" or configs == [
+            Config({"BLOCK": block}, num_stages=2, maxnreg=cap)
+            for block in (128, 256)
+            for cap in (None, 64)
+        ]
         now[0] += 10
-    assert done == expected
+    assert (
+        order
+        == [
+            ("one", 512, "fp16"),
+            ("two", 4096, "fp16"),
+            ("two", 4096, "fp32"),
+            ("one", 1024, "fp16"),
+            ("one", 2048, "fp16"),
+        ][:expected]
+    )
 
 
 def test_lost_artifacts(target: Target, empty_settings: Settings, collector: Collector) -> None:
@@ -188,32 +182,10 @@ def test_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The command writes a whole file after each task, and tells what it has done."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
-    kernel, output = tmp_path / "mine.py", tmp_path / name
-    kernel.write_text(KERNEL)
-    command = importlib.import_module("asmtune.workshop.replay.command")
-    command.collect([str(kernel)], output, 1e9)
-    oracle = load_oracle(output)
-    assert oracle.device == "NVIDIA H200"
-    assert [task.shape["n"] for task in oracle.tasks] == [4096, 8192]
-    assert [row.ms for row in oracle.tasks[0].rows] == [0.128, 0.256]
-    assert output.read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
-    told = capsys.readouterr().err.splitlines()
-    assert told[1].endswith("n=8192 fp16: 2 timed, 0 not, 128.0 to 256.0 us")
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(
-        [kernel.name, name]
-    )
+    """The command writes a whole file after each task, and tells what it has done.
 
-
-def test_untimed_tasks_stay_out_of_the_file(
-    collector: Collector,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """A task of which nothing runs is told, and does not spoil the file for its readers."""
+    A task of which nothing runs is told, and is not in the file.
+    """
     made: list[TimingPolicy] = []
 
     class FirstFails(ByBlock):
@@ -230,11 +202,21 @@ def test_untimed_tasks_stay_out_of_the_file(
     monkeypatch.setattr(collect, "GpuClock", FirstFails)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
-    kernel, output = tmp_path / "spoilt.py", tmp_path / "found.json"
+    kernel, output = tmp_path / "mine.py", tmp_path / name
     kernel.write_text(KERNEL)
-    importlib.import_module("asmtune.workshop.replay.command").collect([str(kernel)], output, 1e9)
-    assert [task.shape["n"] for task in load_oracle(output).tasks] == [8192]
-    assert "n=4096 fp16: 0 timed, 2 not, none timed" in capsys.readouterr().err
+    command = importlib.import_module("asmtune.workshop.replay.command")
+    command.collect([str(kernel)], output, 1e9)
+    oracle = load_oracle(output)
+    assert oracle.device == "NVIDIA H200"
+    assert [task.shape["n"] for task in oracle.tasks] == [8192]
+    assert [row.ms for row in oracle.tasks[0].rows] == [0.128, 0.256]
+    assert output.read_bytes().startswith(b"\x1f\x8b") == name.endswith(".gz")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("n=4096 fp16: 0 timed, 2 not, none timed")
+    assert second.endswith("n=8192 fp16: 2 timed, 0 not, 128.0 to 256.0 us")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(
+        [kernel.name, name]
+    )
 
 
 def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
