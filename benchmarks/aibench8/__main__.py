@@ -26,25 +26,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from asmtune.base.errors import AsmtuneError
 from asmtune.base.settings import Settings
 from asmtune.core.failures import guarded
-from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.timing.nvml import device_name
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.triton_api.launching import allocating
-from asmtune.tuning.options import EFFORTS, Effort
+from asmtune.tuning.options import EFFORTS
 from benchmarks.aibench8.experiment import Plan
 from benchmarks.aibench8.summary import document, speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task
 from benchmarks.aibench8.tuning import TaskTuner
-from benchmarks.harness import RESULTS, empty_caches, provenance, write_json
-
-OUTPUT = RESULTS / "aibench8.json"
+from benchmarks.harness import empty_caches, parser, provenance, target_of, write_json
 
 GRAPH = TimingPolicy(mode="graph", flush_bytes=0, launches=20)
 """The tuner's timing: launches one after another, warm."""
@@ -52,71 +48,49 @@ GRAPH = TimingPolicy(mode="graph", flush_bytes=0, launches=20)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the kernels and write the results, anew after each kernel."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options_ = parser(__doc__, "aibench8.json")
+    options_.add_argument("--kernels", default="", help=f"some of {','.join(TASKS)}; default: all")
+    options_.add_argument("--effort", choices=sorted(EFFORTS), default="balanced")
+    options_.add_argument("--seeds", type=int, default=5, help="draws of each way to tune")
+    options_.add_argument("--rounds", type=int, default=40, help="samples of each in the last race")
+    options_.add_argument("--launches", type=int, default=100, help="in a graph of the last race")
+    options_.add_argument(
+        "--seconds", type=float, default=330.0, help="after which no more draws begin"
+    )
+    options = options_.parse_args(arguments)
     names = options.kernels.split(",") if options.kernels else list(TASKS)
     unknown = [name for name in names if name not in TASKS]
     if unknown:
-        parser.error(f"no kernel {unknown[0]!r}: give some of {','.join(TASKS)}")
-    if not options.output.parent.is_dir():
-        parser.error(f"--output: there is no folder {options.output.parent}; make it first")
-    if min(options.rounds, options.seeds, options.launches) < 1 or not options.seconds > 0:
-        parser.error("--rounds, --seeds and --launches must be 1 or more, and --seconds above 0")
+        options_.error(f"no kernel {unknown[0]!r}: give some of {','.join(TASKS)}")
     tasks = [task for name, task in TASKS.items() if name in names]
     with empty_caches(), allocating():
-        _measure(tasks, options, parser)
+        _measure(tasks, options)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.aibench8")
-    parser.add_argument("--kernels", default="", help=f"some of {','.join(TASKS)}; default: all")
-    parser.add_argument("--effort", choices=sorted(EFFORTS), default="balanced")
-    parser.add_argument("--seeds", type=int, default=5, help="draws of each way to tune")
-    parser.add_argument("--rounds", type=int, default=40, help="samples of each in the last race")
-    parser.add_argument("--launches", type=int, default=100, help="in a graph of the last race")
-    parser.add_argument(
-        "--seconds", type=float, default=330.0, help="after which no more draws begin"
-    )
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    return parser
-
-
-def _measure(
-    tasks: Sequence[Task], options: argparse.Namespace, parser: argparse.ArgumentParser
-) -> None:
+def _measure(tasks: Sequence[Task], options: argparse.Namespace) -> None:
     import torch
 
-    if not torch.cuda.is_available():
-        parser.error("there is no CUDA GPU on this machine")
     device = device_name()
-    target = match_device(device)
-    if target is None:
-        parser.error(f"no target describes {device!r}; `asmtune targets` lists those that are")
     effort = replace(EFFORTS[options.effort], policy=GRAPH)
     policy = replace(GRAPH, launches=options.launches, fine_rounds=options.rounds)
     tuner = TaskTuner(device, effort, Settings.from_environment())
-    plan, began = Plan(tuner, target, policy, options.seeds), time.monotonic()
+    plan, began = Plan(tuner, target_of(device), policy, options.seeds), time.monotonic()
     results: list[dict[str, Any]] = []
+    about = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
+    about |= {"pace": asdict(effort.pace), "tuning_clock": asdict(GRAPH)}
     # The first, matmul, has by far the most configs: it comes last, and has what time is left.
     for number, task in enumerate(reversed(tasks), 1):
         ends_s = began + options.seconds * number / len(tasks)
         result = survived(task, lambda task=task, ends_s=ends_s: plan.result(task, ends_s))
         results.insert(0, result)
-        told = result.get("failed") or speedups(result["race"])
-        print(task.name, told, flush=True)
-        meta = {**provenance(), **_effort_facts(effort), "race_clock": asdict(policy)}
+        print(task.name, result.get("failed") or speedups(result["race"]), flush=True)
+        meta = {**provenance(), **about, "race_clock": asdict(policy)}
         meta["seconds"] = round(time.monotonic() - began, 1)
         content = {"meta": meta, "summary": summary(results), "results": results}
         write_json(options.output, content)
         torch.cuda.empty_cache()
     print(document(content))
     sys.exit(1 if content["summary"]["failed"] else 0)
-
-
-def _effort_facts(effort: Effort) -> dict[str, Any]:
-    """Describe how the tuner searched, without limits that are not set."""
-    names = {"effort": effort.name, "strategy": effort.strategy, "scorer": effort.scorer}
-    return {**names, "pace": asdict(effort.pace), "tuning_clock": asdict(effort.policy)}
 
 
 def survived(task: Task, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import Clock, GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import Race
+from asmtune.tuning.request import TuningResult
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.aibench8.baselines import baseline_of, exact
 from benchmarks.aibench8.summary import BASELINE
 from benchmarks.aibench8.tasks import Task, contract_of, without_contract
-from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
+from benchmarks.aibench8.tuning import Search, TaskTuner
 from benchmarks.harness import loaded
 from tests.kernels.accuracy import case_of
 
@@ -69,7 +70,7 @@ class Plan:
             *untuned(task, self.device),
             ours.entrant("dispatch_off", problem, search.space.first(**problem.shape)),
             *(
-                ours.entrant(bar, problems[bar], draw.winner, seed)
+                ours.entrant(bar, problems[bar], _winner(draw), seed)
                 for bar, draws in found.items()
                 for seed, draw in enumerate(draws)
             ),
@@ -80,15 +81,15 @@ class Plan:
             "contract": contract_of(problem),
             "configs": configs,
             "race": rows,
-            "tuning": {bar: [draw.summary for draw in draws] for bar, draws in found.items()},
+            "tuning": {bar: [_facts(draw) for draw in draws] for bar, draws in found.items()},
             "seconds": round(time.monotonic() - began, 1),
         }
 
     def _draws(
         self, search: Search, masked: Search, configs: int, ends_s: float
-    ) -> dict[str, list[Tuning]]:
+    ) -> dict[str, list[TuningResult]]:
         """Tune by each bar's way, each with as many seeds, until the time is up."""
-        found: dict[str, list[Tuning]] = {"full": [], "contract_off": [], "asm_off": []}
+        found: dict[str, list[TuningResult]] = {"full": [], "contract_off": [], "asm_off": []}
         for seed in range(self.seeds):
             full = self.tuner.tuned(search, "full", seed)
             found["full"].append(full)
@@ -98,6 +99,16 @@ class Plan:
             if full.timed >= configs or time.monotonic() >= ends_s:
                 break
         return found
+
+
+def _winner(found: TuningResult) -> Config:
+    assert found.record is not None  # nobody else tunes it
+    return found.record.winner
+
+
+def _facts(found: TuningResult) -> dict[str, Any]:
+    counts = {"compiled": found.compiled, "timed": found.timed}
+    return {"winner": _winner(found).to_dict(), "seconds": round(found.seconds, 2), **counts}
 
 
 @dataclass(frozen=True)

@@ -5,36 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
 
 from asmtune.base.settings import Settings
-from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.tuning.options import Effort, TuneOptions
 from asmtune.tuning.request import TuningResult, key_of
 from asmtune.tuning.session import Opener
 from asmtune.tuning.tuner import Tuner
 from benchmarks.aibench8.tasks import Task
-
-if TYPE_CHECKING:
-    from asmtune.tuning.options import Choices
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """A finished run.
-
-    Attributes:
-        winner: the config that it would launch.
-        timed: configs tried on the GPU.
-        summary: the run for the results, every config's time among it.
-    """
-
-    winner: Config
-    timed: int
-    summary: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -50,11 +30,6 @@ class Search:
     problem: Problem
     space: Space
     choices: Mapping[str, Any] = field(default_factory=dict)
-
-    def options(self, effort: Effort, seed: int = 0) -> TuneOptions:
-        """Give the options for an effort, ignoring what the store holds."""
-        given = {**self.choices, "effort": effort, "seed": seed, "force": True}
-        return TuneOptions.of(cast("Choices", given))
 
     @classmethod
     def of(cls, task: Task, problem: Problem) -> Self:
@@ -80,7 +55,7 @@ class TaskTuner:
     settings: Settings
     opener: Opener | None = None
 
-    def tuned(self, search: Search, run: str, seed: int) -> Tuning:
+    def tuned(self, search: Search, run: str, seed: int) -> TuningResult:
         """Tune as `asmtune.tune` does, without other runs' records.
 
         Args:
@@ -91,9 +66,9 @@ class TaskTuner:
         Raises:
             AsmtuneError: it cannot be tuned.
         """
-        return self._run(search, f"{run}{seed}", search.options(self.effort, seed))
+        return self._run(search, f"{run}{seed}", self.effort, seed)
 
-    def by_chance(self, search: Search, timings: int, seed: int) -> Tuning:
+    def by_chance(self, search: Search, timings: int, seed: int) -> TuningResult:
         """Time as many configs, drawn at random; no assembly is looked at.
 
         The default is timed as usual. Caps on registers, which are read off machine code, are
@@ -108,26 +83,14 @@ class TaskTuner:
         drawn = random.Random(seed).sample(others, min(timings - 1, len(others)))
         drawn_search = replace(search, space=Space.from_configs([default, *drawn]))
         effort = replace(self.effort, name="chance", strategy="exhaustive", scorer="chance", caps=0)
-        return self._run(drawn_search, f"chance{seed}", search.options(effort, seed))
+        return self._run(drawn_search, f"chance{seed}", effort, seed)
 
-    def _run(self, search: Search, run: str, options: TuneOptions) -> Tuning:
+    def _run(self, search: Search, run: str, effort: Effort, seed: int) -> TuningResult:
         problem = search.problem
         # A store of its own: a run must not begin with what another one timed.
         store = self.settings.cache_dir / f"{problem.name}-{run}.sqlite"
         settings = replace(self.settings, store_url=str(store))
-        tuner = replace(Tuner.open(self.device, options, settings), opener=self.opener)
-        result = tuner.resolve(tuner.request(problem, key_of(problem, self.device), search.space))
-        assert result.record is not None  # nobody else tunes it
-        return Tuning(result.record.winner, result.timed, _summary(result, result.record))
-
-
-def _summary(result: TuningResult, record: TuneRecord) -> dict[str, Any]:
-    ranked = sorted(record.measurements, key=lambda m: m.median_us)
-    return {
-        "winner": record.winner.to_dict(),
-        "seconds": round(result.seconds, 2),
-        "compiled": result.compiled,
-        "timed": result.timed,
-        "candidates_us": {str(m.config): round(m.median_us, 3) for m in ranked},
-        "failures": {str(config): str(failure) for config, failure in record.failures},
-    }
+        given: Any = {**search.choices, "effort": effort, "seed": seed, "force": True}
+        tuner = Tuner.open(self.device, TuneOptions.of(given), settings)
+        tuner = replace(tuner, opener=self.opener)
+        return tuner.resolve(tuner.request(problem, key_of(problem, self.device), search.space))

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from benchmarks.aibench8 import experiment
 from benchmarks.aibench8.experiment import Entrant, race
 from benchmarks.aibench8.summary import BARS, document, speedups, summary
 from benchmarks.aibench8.tasks import TASKS, Task, contract_of, without_contract
-from benchmarks.aibench8.tuning import Search, TaskTuner, Tuning
+from benchmarks.aibench8.tuning import Search, TaskTuner
 from tests.kernels.accuracy import module_of
 from tests.simulated_gpu import SimulatedClock
 from tests.tuning_support import DEVICE, HostMachine
@@ -97,7 +98,6 @@ def test_by_chance(tuner: TaskTuner, machine: HostMachine, monkeypatch: pytest.M
         machine.timed.clear()
         found = tuner.by_chance(Search(addition(), addition_space()), 6, seed)
         assert found.timed == len(set(machine.timed)) == 6
-        assert found.summary["candidates_us"].keys() == {str(config) for config in machine.timed}
         drawn.append(set(machine.timed))
     assert set(asked) == {"chance"}
     assert drawn[0] != drawn[1]
@@ -202,7 +202,6 @@ def test_a_kernel_from_tuning_to_result(
     assert by_bar["full"]["config"] == WARPS[2].to_dict()
     assert by_bar["dispatch_off"]["config"] == WARPS[0].to_dict()
     assert found["contract"] == {"MULTIPLE": 8}
-    assert len(full["candidates_us"]) == tried
     assert speedups(found["race"])["full"]["speedup"] == 2.0
     assert json.loads(json.dumps(found)) == found
     content = {"meta": {"device": "NVIDIA H200"}, "summary": summary([found])}
@@ -211,24 +210,17 @@ def test_a_kernel_from_tuning_to_result(
 
 def test_draws_end_in_time(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where time is up each bar is drawn once, and where it is not as often as was asked for."""
-
-    def tuned(_: Any, search: Search, *__: Any) -> Tuning:
-        return Tuning(search.space.first(**search.problem.shape), 3, {})
-
-    monkeypatch.setattr(TaskTuner, "tuned", tuned)
-    monkeypatch.setattr(TaskTuner, "by_chance", tuned)
-    monkeypatch.setattr(experiment, "GpuClock", lambda _: HostMachine(softmax_us))
-    for name in ("plain", "compiled"):
-        monkeypatch.setattr(
-            experiment, name, lambda problem, *_: lambda: write_reference(problem.arguments)
-        )
-    task = Task("softmax", {"rows": 4, "cols": 520})
+    found = SimpleNamespace(timed=3)
+    monkeypatch.setattr(TaskTuner, "tuned", lambda *_: found)
+    monkeypatch.setattr(TaskTuner, "by_chance", lambda *_: found)
     tuner = TaskTuner(DEVICE, EFFORTS["quick"], Settings(cache_dir=tmp_path, jobs=1))
     plan = experiment.Plan(tuner, target, POLICY, seeds=3, device="cpu")
+    search = Search(addition(), addition_space())
     for ends_s, draws in ((0.0, 1), (float("inf"), 3)):
-        race_ = plan.result(task, ends_s)["race"]
-        for bar in ("full", "contract_off", "asm_off"):
-            assert [row["seed"] for row in race_ if row["bar"] == bar] == list(range(draws))
+        assert plan._draws(search, search, 9, ends_s) == {
+            bar: [found] * draws for bar in ("full", "contract_off", "asm_off")
+        }
+    assert plan._draws(search, search, 3, float("inf"))["full"] == [found]
 
 
 def row(bar: str, p50: float, p20: float | None = None, p80: float | None = None) -> dict[str, Any]:
@@ -288,7 +280,6 @@ def places(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("places")
 def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file has meta, summary and results of all kernels, and the status tells of failures."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(command, "device_name", lambda: DEVICE)
     monkeypatch.setattr(command, "provenance", lambda: {"device": DEVICE})
@@ -298,7 +289,7 @@ def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         seen.append(json.loads(path.read_text())["results"] if path.exists() else [])
         if task.name == "rope":
             raise MeasureError("no room")
-        return {"kernel": task.name, "race": KNOWN, "seconds": 1.0, "ends": ends_s}
+        return {"kernel": task.name, "race": KNOWN, "ends": ends_s}
 
     monkeypatch.setattr(experiment.Plan, "result", result)
     arguments = ["--kernels", "warp,softmax,rope", "--output", str(path), "--rounds", "7"]
@@ -307,9 +298,7 @@ def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert ended.value.code == 1
     assert [len(results) for results in seen] == [0, 1, 2]
     found = json.loads(path.read_text())
-    assert list(found) == ["meta", "summary", "results"]
     assert found["meta"]["race_clock"]["fine_rounds"] == 7
-    assert found["meta"]["race_clock"]["mode"] == found["meta"]["tuning_clock"]["mode"] == "graph"
     assert [r["kernel"] for r in found["results"]] == ["softmax", "rope", "warp"]
     assert found["summary"] == summary(found["results"])
     assert "no room" in found["summary"]["failed"]["rope"]
