@@ -17,15 +17,6 @@ def by_a_call(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def under_a_branch(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
-    place = tl.load(table_ptr).to(tl.pointer_type(tl.float32))
-    if n > 1_000_000:
-        tl.store(place + tl.arange(0, BLOCK), 1.0)
-    else:
-        tl.store(x_ptr + tl.arange(0, BLOCK), 1.0)
-
-
-@triton.jit
 def in_a_loop(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
     place = x_ptr
     for i in range(n):
@@ -42,17 +33,6 @@ def by_arithmetic(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
 @triton.jit
 def by_a_number(address, x_ptr, n, BLOCK: tl.constexpr):
     tl.store((address + n).to(tl.pointer_type(tl.float32)), tl.load(x_ptr))
-
-
-@triton.jit
-def atomically(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
-    tl.atomic_add(tl.load(table_ptr).to(tl.pointer_type(tl.float32)), tl.load(x_ptr))
-
-
-@triton.jit
-def by_many_addresses(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
-    at = tl.arange(0, BLOCK)
-    tl.store(tl.load(table_ptr + at).to(tl.pointer_type(tl.float32)), tl.load(x_ptr + at))
 
 
 @triton.jit
@@ -78,18 +58,6 @@ def by_assembly(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
         """,
         "=r,l,r",
         [place, n],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
-@triton.jit
-def by_assembly_on_a_number(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
-    tl.inline_asm_elementwise(
-        "atom.global.add.u32 $0, [$1], 1;",
-        "=r,l",
-        [tl.load(table_ptr)],
         dtype=tl.int32,
         is_pure=False,
         pack=1,
@@ -128,31 +96,18 @@ def assembly_on_an_argument(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
     )
 
 
-@triton.jit
-def assembly_of_the_clock(table_ptr, x_ptr, n, BLOCK: tl.constexpr):
-    now = tl.inline_asm_elementwise(
-        "mov.u64 $0, %globaltimer;", "=l", [], dtype=tl.int64, is_pure=False, pack=1
-    )
-    tl.store(table_ptr, now)
-
-
 WRITING = (
     by_a_call,
-    under_a_branch,
     in_a_loop,
     by_arithmetic,
     by_a_number,
-    atomically,
-    by_many_addresses,
     by_a_descriptor,
     chosen_by_data,
     by_assembly,
-    by_assembly_on_a_number,
 )
 OTHERS = (
     reads_alone,
     by_an_index,
     assembly_that_reads,
     assembly_on_an_argument,
-    assembly_of_the_clock,
 )

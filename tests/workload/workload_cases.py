@@ -9,7 +9,7 @@ import torch
 
 from tests import gluon_kernels as gluons
 from tests.workload import workload_kernels as kernels
-from tests.workload.workload_lowering import F16, F32, I32, I64, pointer
+from tests.workload.workload_lowering import F16, F32, I32, pointer
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,7 @@ CASES = {
     "branchy": of(kernels.branchy, 8, at="x y", n=5, BLOCK=64),
     "early_none": of(kernels.early_return, 1, at="x y", n=0, BLOCK=64),
     "early": of(kernels.early_return, 8, at="x y", n=500, BLOCK=128),
-    "foreign": of(kernels.address_in_integer, 1, at="x", more={"table": I64}, BLOCK=64),
     "asm_on_pointer": of(kernels.asm_on_pointer, 1, at="x y", dtype=I32, BLOCK=64),
-    "addresses": of(kernels.addresses, 1, at="x y", more={"table": I64}, BLOCK=64),
     "narrow": of(
         kernels.narrow_types, 4, BLOCK=128,
         more={"x": torch.float8_e4m3fn, "m": torch.bool, "y": torch.float8_e5m2},
@@ -111,7 +109,6 @@ CASES = {
         bytes_={"x_ptr": 819200, "y_ptr": 819199},
     ),
     "invariant": of(kernels.invariant_load, 1, at="x w y", n=10, BLOCK=64),
-    "repeated": of(kernels.repeated, 1, at="x w y", n=10, BLOCK=64),
     "scans": of(kernels.scans, 1, at="x y z", BLOCK=16),
     "mapped": of(kernels.mapped, 1, at="x", BLOCK=64),
     "asserted": of(kernels.asserted, 1, at="x y", n=5, BLOCK=64),

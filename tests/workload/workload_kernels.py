@@ -461,14 +461,6 @@ def pointer_chase(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def address_in_integer(x_ptr, table_ptr, BLOCK: tl.constexpr):
-    """Take addresses out of a table in memory: pointers of no argument."""
-    ptr = tl.load(table_ptr).to(tl.pointer_type(tl.float32))
-    offs = tl.arange(0, BLOCK)
-    tl.store(ptr + offs, tl.load(x_ptr + offs))
-
-
-@triton.jit
 def long_loop(y_ptr, n, m):
     """Loop for many trips, with a loop inside whose bound varies."""
     for i in range(n):
@@ -515,13 +507,6 @@ def expert_gemm(
         y = tl.load(b_ptr + expert * K * BN + ks[:, None] + cols[None, :] * K)
         acc = tl.dot(x, y, acc)
     tl.store(c_ptr + rows[:, None] * BN + cols[None, :], acc.to(tl.float16))
-
-
-@triton.jit
-def addresses(table_ptr, x_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Write an argument's address to memory, where others may use it."""
-    tl.store(table_ptr, y_ptr.to(tl.int64))
-    tl.store(x_ptr + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
 
 
 @triton.jit
@@ -574,18 +559,6 @@ def backwards(y_ptr, n):
         tl.store(y_ptr + i, 1.0)
     for i in tl.range(0, n, 3, loop_unroll_factor=2, num_stages=4):
         tl.store(y_ptr + i, 2.0)
-
-
-@triton.jit
-def repeated(x_ptr, w_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Do work that later passes move out of the loop, or do once."""
-    offs = tl.arange(0, BLOCK)
-    for i in range(n):
-        w = tl.exp(tl.load(w_ptr + offs))
-        x = tl.load(x_ptr + i * BLOCK + offs)
-        unused = tl.sin(x)
-        tl.static_assert(unused.dtype == tl.float32)
-        tl.atomic_add(y_ptr + offs, tl.cos(x) * w + tl.cos(x))
 
 
 @triton.jit

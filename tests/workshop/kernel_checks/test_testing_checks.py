@@ -21,7 +21,6 @@ from asmtune.workshop.kernel_checks import (
     odd_shapes,
 )
 from asmtune.workshop.kernel_checks.checks import KINDS
-from asmtune.workshop.kernel_checks.new_kernel import write_kernel
 from asmtune.workshop.kernel_checks.reports import ResultComparison
 from asmtune.workshop.kernel_checks.tolerances import excess
 
@@ -110,26 +109,14 @@ def test_wrong_functions_are_found(function: Function, check: str, name: str) ->
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_right_function_passes(dtype: torch.dtype) -> None:
-    """All checks run on a plain function, and none is wrong."""
+    """All checks run on a plain function, and none is wrong; digits that differ are a note."""
     report = check_kernel(add, add, cases(dtype), gradients=("x", "y"))
     report.raise_if_wrong()
     assert {one.check for one in report.comparisons} == set(KINDS)
     assert len(report.comparisons) > 30
-
-
-def test_runs_that_differ() -> None:
-    """Digits that differ, as by atomic additions, are a note; a lost update is wrong."""
     report = check_kernel(differs, add, cases())
     assert not report.wrong
     assert any("bytes differ between runs, within the tolerance" in note for note in report.notes)
-    calls: list[int] = []
-
-    def loses(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        calls.append(1)
-        return add(x, y) if len(calls) == 1 else x
-
-    (wrong,) = check_kernel(loses, add, cases()[:1], checks=("repeats",)).wrong
-    assert "bytes differ between runs" in wrong.detail
 
 
 def test_gradients_of_all_outputs() -> None:
@@ -335,21 +322,13 @@ def test_wrong(check_kernel, kernel_device):
 
 @pytest.mark.slow
 def test_plugin(tmp_path: Path) -> None:
-    """One line in a conftest gives the fixtures, beside a new kernel's test."""
+    """One line in a conftest gives the fixtures."""
     (tmp_path / "conftest.py").write_text(
         'pytest_plugins = ["asmtune.workshop.kernel_checks.pytest_plugin"]\n'
     )
     (tmp_path / "test_mine.py").write_text(TEST)
-    write_kernel("twice", tmp_path)
     variables = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    ran = subprocess.run(
-        [*command, "-k", "right or wrong or fp32"],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "1 failed, 2 passed" in ran.stdout, ran.stdout
+    ran = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert "1 failed, 1 passed" in ran.stdout, ran.stdout
     assert "comparisons are wrong" in ran.stdout
