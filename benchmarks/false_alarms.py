@@ -3,8 +3,7 @@
     python -m benchmarks.false_alarms [--draws 2000]
 
 Needs no GPU: reads the processes that `python -m benchmarks.bench_samples` has recorded on one,
-writes `results/false_alarms.json`, and two parts of docs/regression.md: the table, and what a check
-prints for a pull request that made a kernel 5% slower. Runs are put together of 8 processes each:
+writes `results/false_alarms.json`. Runs are put together of 8 processes each:
 drawn at random, each process in one run at most (equal by construction, so that the stated level
 must hold), or one after another, as runs are made (a GPU drifts during them).
 """
@@ -15,7 +14,7 @@ import argparse
 import gzip
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, median, stdev
 from typing import Any
@@ -24,12 +23,9 @@ from asmtune.workshop.regression.check_page import check_markdown
 from asmtune.workshop.regression.compare import Terms, compare
 from asmtune.workshop.regression.run import BenchRun, TimedSubject, run_from_json
 from benchmarks.bench_samples import FILE as RECORDED
-from benchmarks.harness import DOCS, RESULTS, between, table, write
+from benchmarks.harness import RESULTS, table, write
 
 FILE = RESULTS / "false_alarms.json"
-PAGE = DOCS / "regression.md"
-TABLE = "<!-- false alarms -->\n", "<!-- end -->\n"
-SAMPLE = "<!-- pull request -->\n", "<!-- end of the pull request -->\n"
 SLOWED, FACTOR = "softmax", 1.05
 """The kernel of the sample that is made slower by hand, and by how much."""
 
@@ -148,7 +144,7 @@ def results(draws: int) -> dict[str, Any]:
     }
 
 
-def section(content: dict[str, Any]) -> str:
+def document(content: Mapping[str, Any]) -> str:
     """Write the page's tables."""
     origin, spread = content["recorded"], [row["sd_of_processes"] for row in content["noise"]]
     kinds = {"drawn": "processes drawn at random", "consecutive": "runs one after another"}
@@ -176,35 +172,28 @@ def section(content: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def sample(pool: BenchRun) -> str:
+def pull_request() -> str:
     """Write what a check prints for a pull request that made a kernel slower."""
-    base, run = in_order(pool)[-2:]
+    base, run = in_order(recorded()[0])[-2:]
     rows = tuple(_slowed(row, FACTOR) if row.subject.kernel == SLOWED else row for row in run.rows)
-    return check_markdown(compare(base, replace(run, rows=rows), Terms()))
+    printed = check_markdown(compare(base, replace(run, rows=rows), Terms()))
+    return f"In the pull request:\n\n```text\n{printed}\n```"
 
 
 def _slowed(row: TimedSubject, factor: float) -> TimedSubject:
     return replace(row, samples=tuple(tuple(us * factor for us in one) for one in row.samples))
 
 
-def rewritten(text: str, content: dict[str, Any], markdown: str) -> str:
-    """Return the page with the tables of these results and the sample of a check."""
-    text = between(text, *TABLE, f"\n{section(content)}\n\n", PAGE.name)
-    shown = f"\nIn the pull request:\n\n```text\n{markdown}\n```\n\n"
-    return between(text, *SAMPLE, shown, PAGE.name)
-
-
 def main() -> None:
-    """Count, write the results, and put tables and sample into the page."""
+    """Count, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=2000)
     options = parser.parse_args()
     if not RECORDED.is_file():
         parser.error(f"no {RECORDED.name}: on an H200, python -m benchmarks.bench_samples")
-    content, pool = results(options.draws), recorded()[0]
+    content = results(options.draws)
     write(FILE, content)
-    PAGE.write_text(rewritten(PAGE.read_text(), content, sample(pool)))
-    print(section(content))
+    print(document(content))
 
 
 if __name__ == "__main__":

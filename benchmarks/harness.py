@@ -253,26 +253,6 @@ def device_of(results: Mapping[str, Any]) -> str:
     return str(origin["device"]).removeprefix("NVIDIA ").partition(" ")[0]
 
 
-def between(text: str, begin: str, end: str, content: str, name: str) -> str:
-    """Replace a part of a page: from the end of one mark to the beginning of the other.
-
-    Args:
-        text: the page.
-        begin: the mark before the part.
-        end: the first mark after it.
-        content: the part.
-        name: name of the page.
-
-    Raises:
-        ValueError: a mark is missing.
-    """
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not found or not closed:
-        raise ValueError(f"{name} lacks {begin!r}, or {end!r} after it; put them back")
-    return f"{before}{begin}{content}{end}{after}"
-
-
 def _module() -> str:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec.name if spec else Path(sys.argv[0]).stem

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import geometric_mean
 from typing import Any, Final
 
 from benchmarks.harness import table
+from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.plan import Place
-from benchmarks.kernels.rows import compared
+from benchmarks.kernels.rows import PARTS, compared
 from website.files import link, results, shown
 
 BELOW: Final = 0.97
@@ -82,60 +83,25 @@ def _assembly() -> list[str]:
     return [label, f"{shares['all features']:.3f}", against, link("ablation")]
 
 
-GROUPS: Final = (
-    ("matmul in fp16", "cuBLAS", "gemm", "matmul"),
-    ("linear + bias + GELU in bf16", "cuBLAS, then PyTorch's GELU", "gemm", "linear"),
-    (
-        "attention forward, head sizes 64 and 128",
-        "the fastest of SDPA's backends",
-        "attention",
-        "attention",
-    ),
-    ("attention backward", "SDPA's backward", "attention_backward", ""),
-    ("convolution + bias + ReLU, channels last", "PyTorch with cuDNN", "convolution", ""),
-    ("GRU, a layer in one launch", "cuDNN", "recurrent", ""),
-    ("softmax, cross entropy and its backward", "PyTorch", "softmax", ""),
-    ("layer norm and RMSNorm, with their backwards", "PyTorch", "normalisation", ""),
-    (
-        "element-wise: add, broadcast + ReLU, GELU, dropout, rotary embedding",
-        "PyTorch",
-        "element-wise",
-        "",
-    ),
-)
-"""Lines of the table of kernels: label, what they are held against, and whose rows are averaged:
-those of a group and of a kernel ("" for all of the group)."""
-
-FURTHER: Final = {
-    "convolution": ("cuDNN's fused kernel", "over_cudnn_convolution_relu"),
-    "recurrent": ("our kernel launched once a step", "over_steps"),
-}
-"""Further competitors of a group, and the factor that is averaged."""
-
-
 @shown()
 def kernels() -> str:
-    """Compare kernels with the vendor's functions, by kind, on an H200 and on an H100."""
-    timed = [compared(results(name)["rows"]) for name in ("kernels", "h100_kernels")]
+    """Compare kernels with the vendor's functions, on an H200 and on an H100."""
+    devices = [results(name)["summary"] for name in ("kernels", "h100_kernels")]
     lines = []
-    for label, against, group, kernel in GROUPS:
-        own = [
-            [r for r in rows if r["group"] == group and kernel in ("", r["kernel"])]
-            for rows in timed
-        ]
-        lines.append([label, against, *_speeds(own, "over_vendor")])
-        if group in FURTHER:
-            other, over = FURTHER[group]
-            lines.append(["the same", other, *_speeds(own, over)])
-    heads = ("kernels", "against", "H200, rows", "speed", "least", "H100, rows", "speed", "least")
+    for name in (name for name in devices[0]["over_vendor_by_kernel"] if name not in PARTS):
+        means = [device["over_vendor_by_kernel"][name] for device in devices]
+        lines.append([f"`{name}`", ENTRIES[name].vendor_name, *_speeds(means)])
+        for other in devices[0]["over_others_by_kernel"].get(name, ()):
+            means = [device["over_others_by_kernel"][name][other] for device in devices]
+            lines.append([f"`{name}`", other.replace("_", " "), *_speeds(means)])
+    heads = ("kernel", "against", "H200, rows", "speed", "least", "H100, rows", "speed", "least")
     return table(heads, lines)
 
 
-def _speeds(devices: Iterable[Sequence[Row]], over: str) -> Iterator[str]:
+def _speeds(devices: Iterable[Row]) -> Iterator[str]:
     """Give the number of rows, the mean and the least of a factor, device by device."""
-    for rows in devices:
-        factors = [row[over] for row in rows if over in row]
-        yield from (str(len(factors)), f"{geometric_mean(factors):.3f}", f"{min(factors):.3f}")
+    for means in devices:
+        yield from (f"{means['rows']}", f"{means['geometric_mean']:.3f}", f"{means['least']:.3f}")
 
 
 @shown(kernels_wide="wide_h200", kernels_wide_h100="wide_h100")
@@ -177,12 +143,12 @@ def recurrent_wide() -> str:
 def slower() -> str:
     """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
 
-    A place that several files have timed counts once, as it was timed last.
+    A place that both files of a device have timed counts as the second, the later one, has it.
     """
     lines = []
     for device, files in DEVICES.items():
         by_kernel: dict[str, list[Row]] = {}
-        for row in _newest(files):
+        for row in _timed(files):
             by_kernel.setdefault(f"{row['kernel']}{_heads(row['shape'])}", []).append(row)
         for kernel, rows in sorted(by_kernel.items()):
             low = sum(row["over_vendor"] < BELOW for row in rows)
@@ -195,16 +161,10 @@ def slower() -> str:
     return table(heads, lines)
 
 
-def _newest(files: Iterable[str]) -> list[Row]:
-    """List the rows of some files that are held against the vendor, each as it was timed last."""
-    newest: dict[str, tuple[str, Row]] = {}
-    for name in files:
-        content = results(name)
-        for row in compared(content["rows"]):
-            date, place = content["runs"][row["run"]]["date"], Place.of(row).name
-            if "over_vendor" in row and date >= newest.get(place, ("",))[0]:
-                newest[place] = (date, row)
-    return [row for _, row in newest.values()]
+def _timed(files: Iterable[str]) -> list[Row]:
+    """List the rows of some files that are held against the vendor, those of later files last."""
+    rows = (row for name in files for row in compared(results(name)["rows"]))
+    return [*{Place.of(row).name: row for row in rows if "over_vendor" in row}.values()]
 
 
 def _heads(shape: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Tables of the pages, written from the result files or compared with them.
+"""Tables of the pages, written from the result files.
 
-    python -m website.numbers [--check]
+    python -m website.numbers
 
 A table is between `<!-- table: NAME -->` and `<!-- end -->`, and is written by the function of
 that name in `website.tables`. Figures belong in tables.
@@ -8,9 +8,7 @@ that name in `website.tables`. Figures belong in tables.
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -25,22 +23,12 @@ _MARKS: Final = re.compile(r"<!-- table: \w+ -->")
 
 
 def main() -> None:
-    """Write all pages, or exit with 1 where a page differs from the files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; exit 1 on a difference"
-    )
-    given = parser.parse_args()
-    stale = []
+    """Write all pages."""
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        current = written(text, page)
-        if current != text:
-            stale.append(page.name)
-            if not given.check:
-                page.write_text(current, encoding="utf-8")
-    print(f"{'stale' if given.check else 'written'}: {', '.join(stale) or 'none'}")
-    sys.exit(given.check and bool(stale))
+        if (current := written(text, page)) != text:
+            page.write_text(current, encoding="utf-8")
+            print(f"written: {page.name}")
 
 
 def written(text: str, page: Path) -> str:

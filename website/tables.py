@@ -11,6 +11,7 @@ from benchmarks import (
     auto_space,
     backward_passes,
     cold_start,
+    false_alarms,
     first_stage,
     host_cost,
     launch_cost,
@@ -22,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.aibench8 import summary as aibench8
 from benchmarks.harness import table
+from benchmarks.kernels import document as kernels
 from benchmarks.packages import summary as packages
 from website import claims  # noqa: F401 - lists its tables
 from website.files import RESULTS, TABLES, link, results, shown
@@ -33,8 +35,10 @@ DOCUMENTS: Final = {
     "backward_passes": (backward_passes, "backward_conv2d", "backward_gru"),
     "cold_start": (cold_start, "cold_start"),
     "auto_space": (auto_space, "auto_space"),
+    "false_alarms": (false_alarms, "false_alarms"),
     "first_stage": (first_stage, "first_stage"),
     "host_cost": (host_cost, "h100_host_cost", "h200_host_cost"),
+    "kernels_rows": (kernels, "kernels"),
     "launches": (launch_cost, "launch_cost", "h100_launch_cost"),
     "lowprec_groups": (lowprec_groups, "lowprec_groups"),
     "replay": (replay_oracle, "replay"),
@@ -53,6 +57,7 @@ def _document(benchmark: Any, *names: str) -> str:
 
 
 TABLES |= {name: partial(_document, *of) for name, of in DOCUMENTS.items()}
+TABLES["pull_request"] = false_alarms.pull_request
 
 
 @shown(packages="packages")

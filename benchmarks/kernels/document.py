@@ -1,57 +1,30 @@
-"""The tables and the figure of docs/kernels.md, written from the committed results.
-
-    python -m benchmarks.kernels.document
-
-Needs no GPU, and matplotlib for the figure (`pip install '.[figures]'`). Text outside of the
-document's two marks is written by hand, and stays.
-"""
+"""The tables of docs/kernels.md, of the committed results."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from benchmarks.harness import between, table
+from benchmarks.harness import table
 from benchmarks.kernels.entries import ENTRIES
-from benchmarks.kernels.figure import draw
+from benchmarks.kernels.figure import FIGURE
 from benchmarks.kernels.rows import PARTS, WHOLE, compared, summary
 from benchmarks.kernels.table import FILE
 from tests.kernels.accuracy import KERNELS, module_of
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "kernels.md"
-FIGURE = DOCUMENT.with_suffix(".svg")
-BEGIN, END = "<!-- begin: python -m benchmarks.kernels.document -->", "<!-- end -->"
-
 Row = Mapping[str, Any]
 
 
-def results(path: Path = FILE) -> dict[str, Any]:
-    """Read the committed results."""
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
-
-
-def rewritten(text: str, content: Mapping[str, Any]) -> str:
-    """Replace the tables of results between the marks of a document.
-
-    Raises:
-        ValueError: a mark is missing.
-    """
-    return between(text, BEGIN, END, f"\n\n{tables(content)}\n", DOCUMENT.name)
-
-
-def tables(content: Mapping[str, Any]) -> str:
+def document(content: Mapping[str, Any]) -> str:
     """Write all that is generated: origin, figure, one line a kernel, and one a row."""
     timed = [row for row in content["rows"] if "ours" in row]
     figure = f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n"
     names = dict.fromkeys(row["kernel"] for row in timed)
     parts = [_origin(content), figure, _list_of_kernels(timed)]
     parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip()
 
 
 def _origin(content: Mapping[str, Any]) -> str:
@@ -178,14 +151,3 @@ def part(docstring: str, name: str) -> str:
     """Take what a docstring says under a name such as "Shapes", on one line."""
     match = re.search(rf"^{name}: (.+?)(?=^[A-Z]\w+: |^$|\Z)", docstring, re.DOTALL | re.MULTILINE)
     return re.split(r" (?=[A-Z]\w+: )", " ".join(match.group(1).split()))[0] if match else "-"
-
-
-def main() -> None:
-    """Write document and figure."""
-    content = results()
-    DOCUMENT.write_text(rewritten(DOCUMENT.read_text(), content))
-    draw(content["rows"], FIGURE)
-
-
-if __name__ == "__main__":
-    main()

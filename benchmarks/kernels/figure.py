@@ -1,19 +1,28 @@
-"""Figure of docs/kernels.md: each kernel's speed over the vendor's function."""
+"""Figure of docs/kernels.md: each kernel's speed over the vendor's function.
+
+    python -m benchmarks.kernels.figure
+
+Needs no GPU, and matplotlib (`pip install '.[figures]'`).
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.report.figures import COLOURS, MARKERS, RULE, WIDTH, fitted_legend, look, saved
+from benchmarks.harness import DOCS
 from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.rows import compared, summary
+from benchmarks.kernels.table import FILE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FIGURE = DOCS / "kernels.svg"
 KINDS = {
     "vendor library": "compared with a vendor's library: cuBLAS, cuDNN, or SDPA's fastest backend",
     "PyTorch function": "compared with a PyTorch function, which has kernels of its own",
@@ -117,3 +126,7 @@ def _handles(kinds: Sequence[str]) -> list[Any]:
 
     marks = [Line2D([], [], **_style(kind), label=KINDS[kind]) for kind in kinds]
     return [*marks, Line2D([], [], color=RULE, linewidth=1.4, label=RANGE)]
+
+
+if __name__ == "__main__":
+    draw(json.loads(FILE.read_text())["rows"], FIGURE)

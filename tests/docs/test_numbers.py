@@ -109,22 +109,22 @@ def test_marks_that_name_nothing(text: str) -> None:
         written(text, PAGE)
 
 
-def test_slower_kernels_count_as_they_were_timed_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two timings of a row the newer counts; templates and kernels that keep up have no line."""
+def test_slower_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that two files have counts as the second has it; what keeps up has no line."""
 
-    def rows(*given: tuple[str, int, float, int]) -> dict[str, Any]:
-        runs = [{"date": "2026-11-25"}, {"date": "2026-11-26"}]
-        names = ("kernel", "shape", "over_vendor", "run")
-        listed = [dict(zip(names, (k, {"M": m}, *rest), strict=True)) for k, m, *rest in given]
-        return {"runs": runs, "rows": [{**row, "dtype": "fp16"} for row in listed]}
+    def rows(*given: tuple[str, int, float]) -> dict[str, Any]:
+        return {
+            "rows": [
+                {"kernel": k, "shape": {"M": m}, "over_vendor": over, "dtype": "fp16"}
+                for k, m, over in given
+            ]
+        }
 
     files = {
-        "h100_kernels": rows(
-            ("matmul", 1, 0.5, 0), ("gelu", 1, 1.1, 0), ("tiled_matmul", 1, 0.2, 0)
-        ),
-        "wide_h100": rows(("matmul", 1, 0.9, 1), ("matmul", 2, 1.0, 0)),
-        "kernels": rows(("matmul", 1, 0.98, 1)),
-        "wide_h200": rows(("matmul", 1, 0.5, 0)),
+        "h100_kernels": rows(("matmul", 1, 0.5), ("gelu", 1, 1.1), ("tiled_matmul", 1, 0.2)),
+        "wide_h100": rows(("matmul", 1, 0.9), ("matmul", 2, 1.0)),
+        "kernels": rows(("matmul", 1, 0.5)),
+        "wide_h200": rows(("matmul", 1, 0.98)),
     }
     monkeypatch.setattr(claims, "results", files.__getitem__)
     assert claims.slower().splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from scipy.stats import binom
 
 from asmtune.workshop.regression.run import BenchRun
 from benchmarks.false_alarms import (
-    FILE,
     LEVEL,
-    PAGE,
     alarms,
     consecutive,
     drawn,
     planted,
     recorded,
-    rewritten,
-    sample,
 )
 from tests.workshop.regression.bench_runs import rows_of, simulated
 
@@ -56,9 +50,3 @@ def test_planted_slowdown_is_found(pool: BenchRun) -> None:
 def test_runs_one_after_another(pool: BenchRun) -> None:
     """Runs as they are made, of consecutive processes, find no slowdown against each other."""
     assert alarms(consecutive(pool))["slower"]["3%"] == 0
-
-
-def test_the_page_is_that_of_the_results() -> None:
-    """Between the marks is what the command makes of the committed file."""
-    found, markdown = json.loads(FILE.read_text()), sample(recorded()[0])
-    assert rewritten(PAGE.read_text(), found, markdown) == PAGE.read_text()
