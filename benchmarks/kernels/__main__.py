@@ -1,8 +1,7 @@
 """The table of all kernels against the vendor's functions.
 
     python -m benchmarks.kernels [KERNEL ...] [--plan quick|full|wide] [--check all|rows]
-        [--part I/N] [--minutes N] [--resume] [--store FILE] [--effort NAME] [--retune]
-        [--output FILE]
+        [--minutes N] [--resume] [--store FILE] [--effort NAME] [--retune] [--output FILE]
 
 Needs a GPU. Each kernel goes through the whole accuracy check first, and through a comparison
 with float64 at each shape that is timed; what fails is not timed, and the exit status is 1.
@@ -10,8 +9,7 @@ Kernels are launched as their users launch them: a config comes from the store o
 shipped, or is tuned now. Rows tune small problems as well, so that the store has what
 `python -m benchmarks.kernels.ship` writes into `cache/`; the tiny ones of the accuracy check are
 not tuned, as users' own are not. Rows of the output file that are not
-made anew, and were timed with the source that their kernel has now, are kept. Parts of a plan
-run on a GPU each, and `python -m benchmarks.kernels.join` makes one file of theirs.
+made anew, and were timed with the source that their kernel has now, are kept.
 A function that may call its vendor is timed twice: alone, and as it is called.
 Times are of asmtune's own clock: interleaved with the vendor's and with plain PyTorch, L2
 cold, p50 between Tukey's fences. Bytes are of inputs and results, each moved once.
@@ -130,22 +128,12 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
-def part(text: str) -> tuple[int, int]:
-    """Parse which part of how many, such as "2/4"; both are above 0."""
-    nth, count = (int(number) for number in text.split("/"))
-    if not 1 <= nth <= count:
-        raise ValueError(text)
-    return nth, count
-
-
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"of {', '.join(KERNELS)}")
     parser.add_argument("--plan", choices=PLANS, default="full", help=str(Plan.__doc__))
     parser.add_argument("--dtypes", default="", help="comma-separated; default: all of a kernel's")
-    parser.add_argument("--shapes", type=int, default=None, help="of each kernel; default: all")
-    parser.add_argument("--part", type=part, default=(1, 1), help="of so many, such as 2/4")
     parser.add_argument("--check", choices=("all", "rows"), default="all")
     parser.add_argument("--minutes", type=float, default=None, help="begin no row after so many")
     parser.add_argument("--resume", action="store_true", help="skip rows that still hold")
@@ -185,12 +173,11 @@ def main() -> None:
     options = arguments()
     prepare(options)
     dtypes = tuple(filter(None, options.dtypes.split(",")))
-    plan = Plan(name=options.plan, dtypes=dtypes, shapes=options.shapes)
+    plan = Plan(name=options.plan, dtypes=dtypes)
     table = Table.resumed(options.output)
     kernels = options.kernels or KERNELS
     done = table.rows.keys() if options.resume else ()
-    nth, parts = options.part
-    places = [place for place in plan.places(kernels)[nth - 1 :: parts] if place.name not in done]
+    places = [place for place in plan.places(kernels) if place.name not in done]
     if options.plan == "wide" and not plan.places(kernels):
         sys.exit(
             f"--plan wide has no shapes of {', '.join(kernels)}: it has {', '.join(wide.SHAPES)}"

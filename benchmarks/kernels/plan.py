@@ -48,12 +48,10 @@ class Plan:
             first dtype, and its first shape with the others; "wide" for the shapes of
             `benchmarks.kernels.wide` with a kernel's first dtype, or those of `dtypes`.
         dtypes: dtypes to measure; all if empty.
-        shapes: most shapes of each kernel; all if None.
     """
 
     name: str = "full"
     dtypes: Sequence[str] = ()
-    shapes: int | None = None
 
     def places(self, kernels: Sequence[str]) -> list[Place]:
         """List the rows: the first of each kernel, then the others, a kernel after the other.
@@ -73,7 +71,7 @@ class Plan:
         for nth, dtype in enumerate(dtypes):
             if self.dtypes and dtype not in self.dtypes:
                 continue
-            shapes = every[: self.shapes]
+            shapes = every
             if nth and self.name == "quick":
                 shapes = shapes[:1]
             elif nth and self.name == "wide" and not self.dtypes:

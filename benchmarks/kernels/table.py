@@ -43,15 +43,6 @@ class Table:
         """Start a run: rows added from now on belong to it."""
         self.runs.append(provenance())
 
-    def join(self, path: Path) -> None:
-        """Take over the rows of another file, and the runs that they belong to."""
-        other = type(self).resumed(path)
-        for run in other.runs:
-            if run not in self.runs:
-                self.runs.append(run)
-        places = [self.runs.index(run) for run in other.runs]
-        self.rows |= {name: {**row, "run": places[row["run"]]} for name, row in other.rows.items()}
-
     def add(self, row: Row) -> None:
         """Add a row of this run."""
         self.rows[Place.of(row).name] = {**row, "run": len(self.runs) - 1}

@@ -39,7 +39,7 @@ def launched(name: str) -> list[dict[str, Any]]:
     module, launches = module_of(name), []
     for tuner in autotuners(module):
         tuner._function.run = lambda *_, **keywords: launches.append(keywords)
-    place = Plan(shapes=1).places([name])[0]
+    place = Plan().places([name])[0]
     with torch.no_grad():
         getattr(module, name)(**module.inputs(place.shape, place.dtype, "cpu"))
     return launches

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +26,6 @@ from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged
 from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
 from asmtune.store.shipped import shipped_records
-from asmtune.workshop.exports.moe import Engine, MoeMap, moe_files
 from asmtune.workshop.exports.python_files import python_file
 
 if TYPE_CHECKING:
@@ -38,37 +37,19 @@ class Format(StrEnum):
 
     JSON = "json"
     PYTHON = "python"
-    VLLM = "vllm-moe"
-    SGLANG = "sglang-moe"
-
-
-_ENGINES: Final[Mapping[Format, Engine]] = {Format.VLLM: "vllm", Format.SGLANG: "sglang"}
-
-Map = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="NAME=VALUE",
-        help="For fused_moe files: what M, E, N, dtype, block_shape or a config's value is in the "
-        "kernel, such as M=num_tokens, N=N/2, E=8, dtype=fp8_w8a8; repeatable.",
-    ),
-]
 
 
 def export(
     to: Annotated[
         Path,
-        typer.Argument(
-            help="File to write, replaced if it exists, or - for stdout; for fused_moe files, "
-            "their folder."
-        ),
+        typer.Argument(help="File to write, replaced if it exists, or - for stdout."),
     ],
     form: Annotated[
         Format,
         typer.Option(
             "--format",
             help="json: records with their timings, as `asmtune import` and cache/ have them; "
-            "others: configs for programs without asmtune.",
+            "python: configs for programs without asmtune.",
         ),
     ] = Format.JSON,
     kernel: Kernel = None,
@@ -85,7 +66,6 @@ def export(
         ),
     ] = None,
     samples: Annotated[bool, typer.Option("--samples", help="Keep every sample, in json.")] = False,
-    names: Map = None,
     shipped: Annotated[
         bool, typer.Option("--shipped", help="Also what comes with asmtune and is not stored.")
     ] = False,
@@ -93,9 +73,9 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write tuned configs for another store, or for programs without asmtune."""
-    moe = form in _ENGINES
-    _check_options(form, to, fastest, bool(names), samples=samples)
-    if not moe and not is_stdout(to):
+    if samples and form is not Format.JSON:
+        raise InputError(f"--samples is for json, and the format is {form}")
+    if not is_stdout(to):
         check_destinations([("TO", to)])
     with existing_store(where) as store:
         records = _selected(store, kernel, device, only or (), shipped=shipped)
@@ -110,39 +90,13 @@ def export(
         if form is Format.JSON:
             if fastest is not None:
                 records = (abridged(record, fastest) for record in records)
-            count, written = _write_records(to, records, samples=samples), [to]
+            count = _write_records(to, records, samples=samples)
         else:
             listed = list(records)
-            count, unedited = len(listed), _unedited(listed)
-            if moe:
-                texts = moe_files(unedited, MoeMap.parse(names or ()), _ENGINES[form])
-                files = {to / path: text for path, text in texts.items()}
-            else:
-                entries = (configs_of(record, fastest or 1) for record in unedited)
-                files = {to: python_file(entry for entry in entries if entry is not None)}
-            _write_texts(files)
-            written = [*files]
-    places = ", ".join(map(str, written))
-    _print_count("exported", count, as_json, f"{count} records to {places}", err=is_stdout(to))
-
-
-def _check_options(
-    form: Format, to: Path, fastest: int | None, mapped: bool, *, samples: bool
-) -> None:
-    """Refuse options that a format has no use for.
-
-    Raises:
-        InputError: one was given; names it.
-    """
-    moe = form in _ENGINES
-    if mapped and not moe:
-        raise InputError(f"--map is for vllm-moe and sglang-moe, and the format is {form}")
-    if samples and form is not Format.JSON:
-        raise InputError(f"--samples is for json, and the format is {form}")
-    if moe and fastest not in (None, 1):
-        raise InputError(f"--fastest: files of {form} have one config for a number of tokens")
-    if moe and (is_stdout(to) or (to.exists() and not to.is_dir())):
-        raise InputError(f"TO {to}: not a folder; name the folder for the files of {form}")
+            entries = (configs_of(record, fastest or 1) for record in _unedited(listed))
+            _write_text(to, python_file(entry for entry in entries if entry is not None))
+            count = len(listed)
+    _print_count("exported", count, as_json, f"{count} records to {to}", err=is_stdout(to))
 
 
 def _selected(
@@ -192,16 +146,14 @@ def _unedited(records: list[TuneRecord]) -> list[TuneRecord]:
     return unedited
 
 
-def _write_texts(files: Mapping[Path, str]) -> None:
-    for path, text in files.items():
-        if is_stdout(path):
-            write_result(text.rstrip("\n"))
-            continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text.encode())
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}; name another place") from error
+def _write_text(to: Path, text: str) -> None:
+    if is_stdout(to):
+        write_result(text.rstrip("\n"))
+        return
+    try:
+        write_whole(to, text.encode())
+    except OSError as error:
+        raise InputError(f"{to}: {error.strerror or error}; name another place") from error
 
 
 def _print_count(verb: str, count: int, as_json: bool, said: str, *, err: bool = False) -> None:

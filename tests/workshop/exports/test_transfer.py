@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -27,7 +26,6 @@ from asmtune.store.shipped import shipped_records
 
 MATMUL = "pkg.matmul"
 H200, B200 = "NVIDIA H200", "NVIDIA B200"
-MOE = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 128, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8}
 
 
 def record(
@@ -257,51 +255,6 @@ def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
             config(*key, {"M": 16, "causal": True})
 
 
-MOE_RECORDS = tuple(
-    record(
-        {"num_tokens": m, "E": 8, "N": 14336, "K": 4096},
-        Config({**MOE, "BLOCK_SIZE_M": size}, num_warps=8),
-        kernel="serve.moe",
-        dtypes={"a": "bf16", "b": "bf16", "weights": "fp32", "ids": "i32"},
-    )
-    for m, size in ((64, 32), (1, 16), (4096, 128))
-)
-
-
-def test_vllm_files(cache: Path, tmp_path: Path) -> None:
-    """VLLM's file has its name and fields, by number of tokens in rising order."""
-    store(*MOE_RECORDS)
-    run("export", tmp_path / "moe", "--format", "vllm-moe", "--map", "N=N/2")
-    (path,) = (tmp_path / "moe").iterdir()
-    assert path.name == "E=8,N=7168,device_name=NVIDIA_H200.json"
-    document = json.loads(path.read_text())
-    assert list(document) == ["1", "64", "4096"]
-    assert document["1"] == {**MOE, "BLOCK_SIZE_M": 16, "num_warps": 8, "num_stages": 3}
-    assert list(document["1"])[:4] == list(MOE)
-
-
-def test_sglang_files(cache: Path, tmp_path: Path) -> None:
-    """SGLang's file stands in the folder of its Triton, with a space in the block shape."""
-    fp8 = {"a": "fp8e4nv", "b": "fp8e4nv", "a_scale": "fp32"}
-    shape = {"M": 16, "E": 256, "N": 512, "group_n": 128, "group_k": 128}
-    names = {"BM": 16, "BN": 64, "BK": 128, "G": 1}
-    store(record(shape, Config(names), kernel="moe", device="NVIDIA H200 NVL", dtypes=fp8))
-    renamed = [f"--map={ours}={own}" for ours, own in zip(MOE, names, strict=True)]
-    command = ("--format", "sglang-moe", "--map=N=256", *renamed)
-    run("export", tmp_path, *command)
-    folder = tmp_path / "configs" / "triton_3_6_0"
-    (path,) = folder.iterdir()
-    assert path.name == (
-        "E=256,N=256,device_name=NVIDIA_H200_NVL,dtype=fp8_w8a8,block_shape=[128, 128].json"
-    )
-    assert list(json.loads(path.read_text())["16"].values()) == [16, 64, 128, 1, 4, 3]
-    run("export", tmp_path / "vllm", "--format", "vllm-moe", "--map=N=256", *renamed)
-    (path,) = (tmp_path / "vllm").iterdir()
-    assert path.name == (
-        "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
-    )
-
-
 @pytest.mark.parametrize("form", ["python", "json"])
 def test_export_to_stdout(cache: Path, tmp_path: Path, form: str) -> None:
     """What goes to stdout is what would be in the file, and nothing besides."""
@@ -310,67 +263,6 @@ def test_export_to_stdout(cache: Path, tmp_path: Path, form: str) -> None:
     done = run("export", "-", "--format", form)
     assert done.stdout == (tmp_path / "file").read_text()
     assert done.stderr == "exported 1 records to -\n"
-    assert "not a folder" in refused("export", "-", "--format", "vllm-moe")
-
-
-def test_fused_moe_kernel_of_the_engines(cache: Path, tmp_path: Path) -> None:
-    """The engines' own kernel counts tokens by experts, and its N is never taken as it is."""
-    shape = {"N": 14336, "K": 4096, "num_valid_tokens": 512, "top_k": 8}
-    store(record(shape, Config(MOE), kernel="vllm.fused_moe.fused_moe_kernel"))
-    command = ("export", tmp_path, "--format", "vllm-moe", "--map", "E=64")
-    assert "known to be N (its key has K, N," in refused(*command)
-    run(*command, "--map", "N=N/2")
-    assert list(
-        json.loads((tmp_path / "E=64,N=7168,device_name=NVIDIA_H200.json").read_text())
-    ) == ["64"]
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--map", "N=num_token"), "it has E, K, N, num_tokens; did you mean num_tokens?"),
-        (("--map", "Q=1"), "--map Q: expected one of M, E, N"),
-        (("--map", "block_shape=128"), "expected two, such as 128,128"),
-        (("--map", "BLOCK_SIZE_M=BM"), "configs have no BLOCK_SIZE_M (they have"),
-        (("--fastest", "2"), "have one config for a number of tokens"),
-        (("--only", "K=1"), "no record of kernel (any) on device (any) with K=1"),
-    ],
-)
-def test_bad_options(cache: Path, tmp_path: Path, options: tuple[str, ...], expected: str) -> None:
-    """A wrong option gives one line that says what is wrong, and no file."""
-    store(*MOE_RECORDS)
-    assert expected in refused("export", tmp_path / "out", "--format", "vllm-moe", *options)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "form", "says"),
-    [
-        ({"shape": {"M": 1, "N": 2}}, "sglang-moe", "known to be E (its key has M, N)"),
-        ({"EVEN": True}, "sglang-moe", "EVEN=True"),
-        ({"SPLIT_K": 4}, "vllm-moe", "SPLIT_K=4, which the fused_moe kernel of vllm"),
-        ({"dtypes": {"a": "i8"}}, "sglang-moe", "how it quantises"),
-        ({"K": 8}, "sglang-moe", "one config for M=1, and two keys differ"),
-    ],
-)
-def test_what_moe_files_cannot_say(
-    cache: Path, tmp_path: Path, change: dict[str, Any], form: str, says: str
-) -> None:
-    """Records that a file cannot hold are refused in one line, and nothing is written."""
-    own = dict(change)
-    shape = own.pop("shape", {"M": 1, "N": 2, "E": 3})
-    given = {"dtypes": own.pop("dtypes")} if "dtypes" in own else {}
-    two = "K" in own
-    if two:
-        store(record({**shape, **own}, Config({**MOE, "GROUP_SIZE_M": 1})))
-        own = {}
-    store(record(shape, Config({**MOE, **own}), **given))
-    assert says in refused("export", tmp_path / "out", "--format", form)
-    assert not (tmp_path / "out").exists()
-    if two:
-        run("export", tmp_path / "out", "--format", form, "--only", "K=8")
-    if "SPLIT_K" in own:
-        run("export", tmp_path / "out", "--format", "sglang-moe")
 
 
 def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
@@ -380,7 +272,7 @@ def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
     store(*RECORDS)
     assert "no such folder" in refused("export", tmp_path / "no" / "a.py", *form)
     (tmp_path / "file").write_text("")
-    assert "not a folder" in refused("export", tmp_path / "file", "--format", "vllm-moe")
+    assert "with M=1" in refused("export", tmp_path / "a", *form, "--only", "M=1")
     assert "No such file" in refused("import", tmp_path / "none.json")
     (tmp_path / "newer.json").write_text(
         '{"format": "asmtune-tuned", "version": 99, "records": []}'
