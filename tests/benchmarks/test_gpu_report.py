@@ -11,7 +11,7 @@ import pytest
 
 from tests.gpu import report
 from tests.gpu.hopper_process import CASES
-from tests.gpu.report import Outcome, Part, parts, ran, run, said
+from tests.gpu.report import Part, parts, run, said
 
 TESTS = Part("some", ("-m", "pytest", "tests/gpu/test_some_gpu.py"), 60)
 
@@ -28,24 +28,6 @@ def test_parts_exist() -> None:
     assert "-n" not in parts(0)[0].command
     files = {path.name[5:-7] for path in (report.ROOT / "tests" / "gpu").glob("test_*_gpu.py")}
     assert files == set(report.TESTS)
-
-
-def test_each_gpu_takes_the_next_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No GPU has two parts at a time, and all parts run."""
-    using: set[int] = set()
-
-    def run_briefly(part: Part, limit_s: float, gpu: int) -> Outcome:
-        assert limit_s > 0
-        assert gpu not in using
-        using.add(gpu)
-        time.sleep(0.01)
-        using.remove(gpu)
-        return Outcome(part.name, 0, 0.01)
-
-    monkeypatch.setattr(report, "run", run_briefly)
-    chosen = [Part(str(place), (), 60) for place in range(12)]
-    done = {part.name: outcome.output for part, outcome in ran(chosen, 1.0, 3)}
-    assert done == {part.name: part.name for part in chosen}
 
 
 @pytest.mark.slow(seconds=15)

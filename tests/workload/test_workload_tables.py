@@ -34,21 +34,6 @@ BLOCK = 64
 
 
 @triton.jit
-def block_rows(x_ptr, length_ptr, flag_ptr, y_ptr, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Skip blocks without a flag; walk as many columns as the longest row of the block has."""
-    pid = tl.program_id(0)
-    if not tl.load(flag_ptr + pid):
-        return
-    rows = pid * ROWS + tl.arange(0, ROWS)
-    length = tl.load(length_ptr + rows, mask=rows < n, other=0)
-    acc = tl.zeros((ROWS, BLOCK), tl.float32)
-    for i in range(0, tl.max(length, 0), BLOCK):
-        cols = i + tl.arange(0, BLOCK)
-        acc += tl.load(x_ptr + rows[:, None] * 512 + cols[None, :])
-    tl.store(y_ptr + rows, tl.sum(acc, 1))
-
-
-@triton.jit
 def flag_wait(flag_ptr, x_ptr, BLOCK: tl.constexpr):
     """Wait until another program has set a flag."""
     pid = tl.program_id(0)
@@ -64,14 +49,6 @@ def counts_itself(count_ptr, x_ptr, BLOCK: tl.constexpr):
     for i in range(tl.load(count_ptr)):
         tl.store(x_ptr + i * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
     tl.store(count_ptr, 0)
-
-
-@triton.jit
-def goes_by_floats(x_ptr, limit_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Go by a number that is no integer."""
-    if tl.load(limit_ptr) > 0.5:
-        return
-    tl.store(y_ptr + tl.arange(0, BLOCK), tl.load(x_ptr + tl.arange(0, BLOCK)))
 
 
 def evaluated(text: str, grid: int, tensors: Mapping[str, Any], **values: Any) -> Work:
@@ -133,15 +110,6 @@ def test_what_lies_outside_the_tensor_is_not_made_up() -> None:
     assert found.assumptions[0].reason == "loaded from beyond its tensor"
 
 
-def test_a_large_grid_of_ragged_segments_is_sampled() -> None:
-    """A thousand programs of 100,000 are within 5% of all."""
-    lengths = torch.randint(0, 4000, (100_000,), generator=torch.Generator().manual_seed(1))
-    found = evaluated(jagged_text(), 100_000, {"starts_ptr": offsets(lengths)})
-    true = float(((lengths + BLOCK - 1) // BLOCK).double().mean())
-    assert found.loops[0].trips == pytest.approx(true, rel=0.05)
-    assert not found.exact
-
-
 def test_experts_that_are_loaded_once_choose_the_branch() -> None:
     """Programs past the count return, those of expert -1 write zeros, the others multiply."""
     pointers = {"a_ptr": pointer(F16), "b_ptr": pointer(F16), "c_ptr": pointer(F16)}
@@ -157,25 +125,6 @@ def test_experts_that_are_loaded_once_choose_the_branch() -> None:
     assert moved(found, "write") == pytest.approx(sum(there) * 64 * 64 * 2)
     assert found.assumptions == ()
     assert {one.name for one in found.steering} == set(known)  # tokens are addresses alone
-
-
-@pytest.mark.parametrize("rows", [1, 4, 16])
-def test_the_longest_row_and_the_flag_of_a_block_decide(rows: int) -> None:
-    """Lengths are reduced as a tile, with a mask at the end; booleans are read as bytes."""
-    n, width = 50, 32
-    blocks = -(-n // rows)
-    pointers = {"x_ptr": pointer(), "length_ptr": pointer(I32), "y_ptr": pointer()}
-    sizes = {"n": n, "ROWS": rows, "BLOCK": width}
-    text = after_passes(lower(block_rows, flag_ptr=pointer(torch.bool), **pointers, **sizes))
-    lengths = [i * 37 % 300 for i in range(n)]
-    flags = [i % 3 != 1 for i in range(blocks)]
-    tensors = {"length_ptr": torch.tensor(lengths, dtype=I32), "flag_ptr": torch.tensor(flags)}
-    found = evaluated(text, blocks, tensors, **sizes)
-    longest = [max(lengths[i * rows : (i + 1) * rows]) for i in range(blocks)]
-    trips = [-(-length // width) for length, on in zip(longest, flags, strict=True) if on]
-    assert found.loops[0].iterations == pytest.approx(sum(trips) / blocks)
-    assert found.loops[0].entries == pytest.approx(sum(flags) / blocks)
-    assert found.exact
 
 
 @pytest.mark.parametrize("flag", [0, 1])
@@ -203,19 +152,6 @@ def test_what_the_kernel_writes_itself_is_no_index_tensor() -> None:
     found = evaluated(text, 1, {"count_ptr": torch.tensor([3], dtype=I32)})
     assert found.steering == ()
     assert found.assumptions[0].reason == "loaded from memory"
-
-
-def test_floats_steer_nothing() -> None:
-    """A threshold in memory is assumed, and its tensor is never read."""
-    pointers = {"x_ptr": pointer(), "limit_ptr": pointer(), "y_ptr": pointer()}
-    text = lower(goes_by_floats, **pointers, BLOCK=BLOCK)
-
-    def refuse(name: str) -> str:
-        raise AssertionError(name)
-
-    found = Kernel(text).work(replace(call((1,)), read_table=refuse))
-    assert found.steering == ()
-    assert len(found.assumptions) == 1
 
 
 def test_an_unknown_index_tensor_is_named_with_its_assumption() -> None:

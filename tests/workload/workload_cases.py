@@ -46,9 +46,6 @@ CASES = {
     "persistent": of(
         kernels.persistent_gemm, 7, at="a b c", dtype=F16, M=512, N=256, K=1024, **TILES
     ),
-    "persistent_f32": of(
-        kernels.persistent_gemm, 7, at="a b", more={"c": F16}, M=512, N=256, K=1024, **TILES
-    ),
     "persistent_f8": of(
         kernels.persistent_gemm, 7, at="a b", dtype=torch.float8_e4m3fn, more={"c": F16}, M=512,
         N=256, K=1024, **TILES,
@@ -63,7 +60,6 @@ CASES = {
     ),
     "tma": of(kernels.tma_gemm, 8, 4, at="a b c", dtype=F16, WS=False, **CUBE),
     "tma_specialised": of(kernels.tma_gemm, 8, 4, at="a b c", dtype=F16, WS=True, **CUBE),
-    "gathers": of(kernels.descriptor_more, 1, at="a b", more={"i": I32}, ROWS=32, COLS=64),
     "blocks": of(
         kernels.block_pointers, 8, at="a", dtype=F16, more={"c": F32}, M=512, K=500, BM=64, BK=32
     ),
@@ -76,9 +72,6 @@ CASES = {
     ),
     "causal": of(kernels.attention, 16, 24, at="q k v o", dtype=F16, CAUSAL=True, **SIX),
     "attention": of(kernels.attention, 16, 24, at="q k v o", dtype=F16, CAUSAL=False, **SIX),
-    "attention_of_one": of(
-        kernels.attention, 1, 1, at="q k v o", N=1, scale=0.5, D=16, CAUSAL=False, BM=16, BN=16
-    ),
     "layernorm": of(
         kernels.layernorm, 10, at="x w y", cols=1000, eps=1e-5, BLOCK=256,
         bytes_={"x_ptr": 40000, "w_ptr": 4000, "y_ptr": 9},
@@ -91,15 +84,10 @@ CASES = {
     ),
     "noinline": of(kernels.noinline_helper, 3, at="x y", n=5, BLOCK=64),
     "tuple": of(kernels.tuple_helper, 8, at="x y", n=10, SWAP=False, BLOCK=64),
-    "tuple_swapped": of(kernels.tuple_helper, 2, at="x y", n=50, SWAP=True, BLOCK=64),
-    "tuples": of(
-        kernels.tuple_arguments, 1, ptrs=(pointer(), pointer()), sizes=(7, 1), BLOCK=64
-    ),
     "chase": of(kernels.pointer_chase, 1, at="x y", n=4, BLOCK=64),
     "branchy": of(kernels.branchy, 8, at="x y", n=5, BLOCK=64),
     "early_none": of(kernels.early_return, 1, at="x y", n=0, BLOCK=64),
     "early": of(kernels.early_return, 8, at="x y", n=500, BLOCK=128),
-    "asm_on_pointer": of(kernels.asm_on_pointer, 1, at="x y", dtype=I32, BLOCK=64),
     "narrow": of(
         kernels.narrow_types, 4, BLOCK=128,
         more={"x": torch.float8_e4m3fn, "m": torch.bool, "y": torch.float8_e5m2},
@@ -110,8 +98,6 @@ CASES = {
     ),
     "invariant": of(kernels.invariant_load, 1, at="x w y", n=10, BLOCK=64),
     "scans": of(kernels.scans, 1, at="x y z", BLOCK=16),
-    "mapped": of(kernels.mapped, 1, at="x", BLOCK=64),
-    "asserted": of(kernels.asserted, 1, at="x y", n=5, BLOCK=64),
     "assembly": of(kernels.inline_asm, 1, at="x y", dtype=I32, n=5, BLOCK=64),
     "triangular": of(
         kernels.triangular, 8, at="x y", n=20, BLOCK=64, bytes_={"x_ptr": 1, "y_ptr": 1}
@@ -119,8 +105,6 @@ CASES = {
     "three_axes": of(kernels.three_axes, 4, 3, 2, at="y", n=5, BLOCK=64),
     "large_grid": of(kernels.three_axes, 300, 30, 40, at="y", n=5, BLOCK=64),
     "halving": of(kernels.while_scalar, 1, at="y", n=1000, BLOCK=64),
-    "uneven": of(kernels.uneven_while, 1, at="y", n=50),
-    "long": of(kernels.long_loop, 1, at="y", n=50, m=7),
     "jagged": of(kernels.jagged, 8, at="x y", more={"starts": I32}, BLOCK=128),
     "jagged_sized": of(
         kernels.jagged, 8, at="x y", more={"starts": I32}, BLOCK=64,

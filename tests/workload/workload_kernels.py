@@ -166,17 +166,6 @@ def tma_gemm(
 
 
 @triton.jit
-def descriptor_more(a_ptr, b_ptr, i_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """Gather rows, scatter rows and reduce through descriptors."""
-    one = tl.make_tensor_descriptor(a_ptr, [1024, 1024], [1024, 1], [1, COLS])
-    two = tl.make_tensor_descriptor(b_ptr, [1024, 1024], [1024, 1], [ROWS, COLS])
-    rows = tl.load(i_ptr + tl.arange(0, ROWS))
-    x = one.gather(rows, 0)
-    one.scatter(x, rows, 0)
-    two.atomic_add([0, 0], x)
-
-
-@triton.jit
 def block_pointers(a_ptr, c_ptr, M, K, BM: tl.constexpr, BK: tl.constexpr):
     """Sum columns through block pointers that advance."""
     a = tl.make_block_ptr(a_ptr, (M, K), (K, 1), (tl.program_id(0) * BM, 0), (BM, BK), (1, 0))
@@ -389,16 +378,6 @@ def inline_asm(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def asm_on_pointer(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Hand pointers to inline assembly, which may do with them what it likes."""
-    offs = tl.arange(0, BLOCK)
-    x = tl.inline_asm_elementwise(
-        "ld.global.b32 $0, [$1];", "=r,l", [x_ptr + offs], dtype=tl.int32, is_pure=False, pack=1
-    )
-    tl.store(y_ptr + offs, x)
-
-
-@triton.jit
 def narrow_types(x_ptr, m_ptr, y_ptr, BLOCK: tl.constexpr):
     """Read fp8, with booleans in memory, and write fp8."""
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -510,46 +489,10 @@ def expert_gemm(
 
 
 @triton.jit
-def tuple_arguments(ptrs, sizes, BLOCK: tl.constexpr):
-    """Take pointers and sizes as tuples."""
-    offs = tl.arange(0, BLOCK)
-    for i in range(sizes[0]):
-        tl.store(ptrs[1] + offs, tl.load(ptrs[0] + offs) + i)
-
-
-@triton.jit
 def descriptor_shape(a, y_ptr, BLOCK: tl.constexpr):
     """Loop over the rows of a host descriptor by its own shape."""
     for i in range(a.shape[0] // 2):
         tl.store(y_ptr + tl.arange(0, BLOCK), a.load([i * 2, 0]).reshape(BLOCK))
-
-
-@triton.jit(debug=True)
-def asserted(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    """Check, print and wait at barriers, which stay in the text where debug is on."""
-    tl.device_assert(n > 0, "n must be > 0: got {( loc( } less")
-    for i in range(n):
-        offs = i * BLOCK + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + offs)
-        tl.device_assert(x < 1.0)
-        tl.device_print("x = %d {", i)
-        tl.debug_barrier()
-        tl.store(y_ptr + offs, x)
-
-
-@triton.jit
-def add_and_subtract(a, b):
-    """Return two values for two."""
-    return a + b, a - b
-
-
-@triton.jit
-def mapped(x_ptr, BLOCK: tl.constexpr):
-    """Apply a scalar function to each element."""
-    offs = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    a, b = tl.map_elementwise(add_and_subtract, x, x)
-    tl.store(x_ptr + offs, a * b)
 
 
 @triton.jit
