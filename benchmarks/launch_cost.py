@@ -2,10 +2,9 @@
 
     python -m benchmarks.launch_cost [--rounds N] [--output FILE]
 
-Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments, with none, and
-with 19 under `@triton.heuristics` and a config's `pre_hook`, in turns: a round is some hundred
-launches of each way after the queue is empty, fewer than the queue holds, so that the host never
-waits for the GPU. Given are medians over the rounds.
+Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments and with none,
+in turns: a round is some hundred launches of each way after the queue is empty, fewer than the
+queue holds, so that the host never waits for the GPU. Given are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from asmtune.runtime.launch.planning import backend
 from benchmarks.harness import device_of, empty_caches, host_times, parser, table, write
 
 LAUNCHES = 300
-HEURISTICS = "19 arguments, heuristics and pre_hook"
 CONFIGS = [{"BLOCK": 64}, {"BLOCK": 128}]
 
 
@@ -40,26 +38,6 @@ def nineteen(
     tl.store(c + at, (alpha * sizes + beta).to(tl.float16), mask=at < 1)
 
 
-def computed(
-    a, b, c, bias, residual, M, N, K, am, ak, bk, bn, cm, cn, rm, rn, alpha, beta,
-    ACTIVATION: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr, WIDE: tl.constexpr,
-):  # fmt: skip
-    """Make the same, and two constexprs that heuristics compute."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    sizes = M + N + K + am + ak + bk + bn + cm + cn + rm + rn
-    if ACTIVATION == "none":  # never: its loads would cost the GPU time
-        sizes += tl.load(a).to(tl.int32) + tl.load(b).to(tl.int32)
-        sizes += tl.load(bias).to(tl.int32) + tl.load(residual).to(tl.int32)
-    value = (alpha * sizes + beta + EVEN + WIDE).to(tl.float16)
-    tl.store(c + at, value, mask=at < 1)
-
-
-RULES = {
-    "EVEN": lambda values: values["K"] % values["BLOCK"] == 0,
-    "WIDE": lambda values: values["N"] > 1024,
-}
-
-
 def none(BLOCK: tl.constexpr):
     """Make no arguments."""
 
@@ -73,21 +51,10 @@ def arguments() -> tuple[Any, ...]:
     return (*tensors, 4096, 4096, 512, 512, 1, 4096, 1, 4096, 1, 4096, 1, 1.0, 0.5, "relu")
 
 
-def jitted(function: Any) -> Any:
-    """Make a kernel, with heuristics where its parameters ask for them."""
-    made = triton.jit(function)
-    return triton.heuristics(RULES)(made) if RULES.keys() <= set(made.arg_names) else made
-
-
-def hook_of(function: Any) -> Callable[[Any], None] | None:
-    """Return the `pre_hook` of a kernel's configs, if it is to have one."""
-    return _nothing if function is computed else None
-
-
 def ours(function: Any, key: list[str], how: Any) -> Any:
     """Decorate a kernel over one of the launchers."""
-    configs = [Config(values, pre_hook=hook_of(function)) for values in CONFIGS]
-    kernel = asm_autotune(configs, key, effort="quick")(jitted(function))
+    configs = [Config(values) for values in CONFIGS]
+    kernel = asm_autotune(configs, key, effort="quick")(triton.jit(function))
     vars(kernel)["_part"] = how
     return kernel
 
@@ -100,34 +67,26 @@ def by_function(values: Any) -> tuple[int]:
 def ways(function: Any, args: tuple[Any, ...], key: list[str]) -> Ways:
     """List the ways to launch a kernel, each tuned and compiled."""
     plain_jit, grid = triton.jit(function), (1,)
-    configs = [triton.Config(values, pre_hook=hook_of(function)) for values in CONFIGS]
-    tuner = triton.autotune(configs, key)(jitted(function))
+    tuner = triton.autotune([triton.Config(values) for values in CONFIGS], key)(
+        triton.jit(function)
+    )
     # Without the C part, and for an argument that it has no key for, as a subclass of a tensor.
     native, slow = ours(function, key, backend()), ours(function, key, plain)
-    tuners: Ways = {
-        "asm_autotune": lambda: native[grid](*args),
-        "asm_autotune, grid of a function": lambda: native[by_function](*args),
-        "asm_autotune, in Python": lambda: slow[grid](*args),
-        "triton.autotune": lambda: tuner[grid](*args),
-        "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
-    }
-    if function is computed:
-        return tuners
     compiled = plain_jit[grid](*args, BLOCK=64)
     stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
     fixed = (1, 1, 1, stream, compiled.function, compiled.packed_metadata, None, None, None)
     bound = (*args, 64)
     launch, run = compiled[(1, 1, 1)], compiled.run
-
-    return tuners | {
+    return {
+        "asm_autotune": lambda: native[grid](*args),
+        "asm_autotune, grid of a function": lambda: native[by_function](*args),
+        "asm_autotune, in Python": lambda: slow[grid](*args),
+        "triton.autotune": lambda: tuner[grid](*args),
+        "triton.autotune, grid of a function": lambda: tuner[by_function](*args),
         "triton.jit": lambda: plain_jit[grid](*args, BLOCK=64),
         "compiled[grid]": lambda: launch(*bound),
         "compiled.run": lambda: run(*fixed, *bound),
     }
-
-
-def _nothing(*_: Any) -> None:
-    """Accept and drop any arguments."""
 
 
 def results(rounds: int) -> dict[str, Any]:
@@ -136,7 +95,6 @@ def results(rounds: int) -> dict[str, Any]:
     cases = {
         "19 arguments": ways(nineteen, many, ["M", "N", "K"]),
         "no arguments": ways(none, nothing, []),
-        HEURISTICS: ways(computed, many, ["M", "N", "K"]),
     }
     by_case = {
         case: host_times(of, rounds, LAUNCHES, before=LAUNCHES) for case, of in cases.items()
@@ -145,8 +103,6 @@ def results(rounds: int) -> dict[str, Any]:
     for case in by_case:
         mine = by_case[case]["asm_autotune"]["median_us"]
         for other in ("triton.autotune", "triton.jit", "compiled.run"):
-            if other not in by_case[case]:
-                continue
             ratios[f"{case}, to {other}"] = round(mine / by_case[case][other]["median_us"], 3)
     native = getattr(backend(), "__name__", "") == "asmtune_launch"
     return {"rounds": rounds, "launches": LAUNCHES, "native": native, "ratios": ratios, **by_case}
@@ -171,7 +127,7 @@ def main() -> None:
     with empty_caches():
         measurements = results(chosen.rounds)
     print(document(write(chosen.output, measurements)))
-    print(measurements[HEURISTICS], measurements["ratios"])
+    print(measurements["ratios"])
 
 
 if __name__ == "__main__":

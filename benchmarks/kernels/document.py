@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.harness import table
@@ -84,29 +83,7 @@ def _kernel(name: str, rows: Sequence[Row]) -> str:
     titles = [_TITLES.get(key, key.replace("_", " ")) for key in shown]
     titles[:1] = ["over vendor, ours alone"] if "called_over_vendor" in shown else titles[:1]
     heads += (*titles, "rate", "of the limit")
-    said = _beside(name, rows)
-    return f"### {name}\n\n{said}{table(heads, [_cells(row, shown) for row in rows])}\n"
-
-
-_BESIDE = {
-    "linear": (
-        "over_product",
-        "The product alone, by `matmul` on the same operands without bias and GELU, takes "
-        "{mean:.3f} of the time of `linear` (geometric mean; least {least:.3f}, {rows} rows), "
-        "vendors left out of both.",
-    ),
-}
-"""Sentences on what a kernel's `over_NAME` says beside the vendor's."""
-
-
-def _beside(name: str, rows: Sequence[Row]) -> str:
-    """Sum up how fast a kernel is over a further competitor; empty where no row was timed so."""
-    over, sentence = _BESIDE.get(name, ("", ""))
-    factors = [row[over] for row in rows if over in row]
-    if not factors:
-        return ""
-    figures = {"mean": geometric_mean(factors), "least": min(factors), "rows": len(factors)}
-    return f"{sentence.format(**figures)}\n\n"
+    return f"### {name}\n\n{table(heads, [_cells(row, shown) for row in rows])}\n"
 
 
 _TITLES = {"called_over_vendor": "over vendor, as called"}

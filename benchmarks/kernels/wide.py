@@ -128,15 +128,6 @@ def scaled() -> tuple[Shape, ...]:
     )
 
 
-def quantised() -> tuple[Shape, ...]:
-    """List a matrix by each granularity: rows, groups, tensor and columns."""
-    names = ("rows", "cols", "group_rows", "group_cols", "e5m2")
-    return tuple(
-        dict(zip(names, (8192, 7168, *group, 0), strict=True))
-        for group in ((1, 0), (1, 128), (128, 128), (0, 0), (0, 1))
-    )
-
-
 def recurrent() -> tuple[Shape, ...]:
     """List layers of 2000 steps: one sequence, and sixteen; 1024 units are the most that fit.
 
@@ -154,7 +145,6 @@ SHAPES: Final = {
     "attention": attentions,
     "attention_backward": backwards,
     "scaled_matmul": scaled,
-    "quantise": quantised,
     "gru": recurrent,
 }
 """Functions that list the shapes, by the kernel's name."""

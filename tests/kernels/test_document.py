@@ -86,18 +86,6 @@ def test_rates_of_arithmetic(only_vector_add: None) -> None:
     assert "| 420.0 TFLOP/s | 42% |" in made
 
 
-def test_the_epilogues_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sentence and a column give the product's time over the layer's, where it was timed."""
-    monkeypatch.setattr(document, "KERNELS", ("linear",))
-    size = {"kernel": "linear"}
-    rows = [row(8, 2.0, **size, over_product=0.9), row(8, 2.0, **size, over_product=0.98)]
-    made = document.document(found(*rows, row(8, 2.0, **size)))
-    assert "takes 0.939 of the time of `linear` (geometric mean; least 0.900, 2 rows)" in made
-    assert "| over vendor | over baseline | over product |" in made
-    assert "| 2.00 | 1.50 | - |" in made
-    assert "The product alone" not in document.document(found(row(8, 2.0, **size)))
-
-
 def test_what_failed_has_no_row(only_vector_add: None) -> None:
     """A row without times is in no table, nor in a mean."""
     wrong = {"kernel": "vector_add", "dtype": "fp32", "shape": {"n": 8}, "wrong": 3.0, "run": 0}
