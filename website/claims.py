@@ -110,7 +110,8 @@ def wide(name: str) -> str:
     by_group: dict[str, list[Row]] = {}
     for row in results(name)["rows"]:
         if "called_over_vendor" in row:
-            by_group.setdefault(_group(row), []).append(row)
+            group = f"`{row['kernel']}`, {row['dtype']}{_heads(row['shape'])}"
+            by_group.setdefault(group, []).append(row)
     lines = []
     for group, rows in sorted(by_group.items()):
         line = [group, str(len(rows))]
@@ -122,21 +123,6 @@ def wide(name: str) -> str:
     heads = ["kernel", "rows"]
     heads += [w + p for w in ("alone", "as called") for p in ("", ", least", f", below {BELOW}")]
     return table(heads, lines)
-
-
-@shown()
-def recurrent_wide() -> str:
-    """List GRU layers of 2000 steps, beside cuDNN's and a launch for each step."""
-    lines = []
-    for device, (_, name) in DEVICES.items():
-        for row in (row for row in results(name)["rows"] if row["kernel"] == "gru"):
-            sizes = (str(row["shape"][name]) for name in ("seq", "batch", "hidden"))
-            factors = (f"{row[over]:.2f}" for over in ("over_vendor", "over_steps"))
-            spread = row["ours"]["p90_us"] / row["ours"]["p50_us"]
-            times = f"{row['ours']['p50_us']:.0f}", *factors, f"{spread:.2f}"
-            lines.append([device, *sizes, *times])
-    heads = ("GPU", "steps", "batch", "hidden", "us", "over cuDNN", "over a launch a step")
-    return table((*heads, "p90 over p50"), lines)
 
 
 @shown()
@@ -171,13 +157,3 @@ def _heads(shape: Mapping[str, Any]) -> str:
     """Name the size of heads where a shape has some; those that are no tile's are one group."""
     size = shape.get("D")
     return "" if size is None else f", heads of {size if size in (64, 128) else '40 to 192'}"
-
-
-def _group(row: Row) -> str:
-    shape, kernel = row["shape"], row["kernel"]
-    if kernel == "matmul":
-        return f"matmul, {row['dtype']}, M {'up to' if shape['M'] <= 64 else 'over'} 64"
-    if kernel in ("attention", "attention_backward"):
-        return f"{kernel}, {row['dtype']}{_heads(shape)}"
-    scales = {0: "tensor", 128: "block"}.get(shape["GROUP_B"], "row and column")
-    return f"{kernel}, e4m3, a scale a {scales}"

@@ -128,23 +128,10 @@ def scaled() -> tuple[Shape, ...]:
     )
 
 
-def recurrent() -> tuple[Shape, ...]:
-    """List layers of 2000 steps: one sequence, and sixteen; 1024 units are the most that fit.
-
-    A row takes some 15 s with its tuning: of eager PyTorch's 0.3 s a launch the clock takes five
-    samples, and of `gru_step`'s 10 ms fifteen.
-    """
-    return tuple(
-        {"seq": 2000, "batch": batch, "input": hidden, "hidden": hidden}
-        for batch, hidden in ((1, 128), (1, 256), (16, 256), (1, 1024), (16, 1024))
-    )
-
-
 SHAPES: Final = {
     "matmul": gemms,
     "attention": attentions,
     "attention_backward": backwards,
     "scaled_matmul": scaled,
-    "gru": recurrent,
 }
 """Functions that list the shapes, by the kernel's name."""

@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.kernels import attention, gru, matmul
+from asmtune.kernels import attention, matmul
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from benchmarks.harness import Ways
@@ -212,7 +212,7 @@ def test_a_wrong_kernel_is_not_timed(target: Target) -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "count"),
-    [("matmul", 60), ("attention", 30), ("attention_backward", 11), ("gru", 5)],
+    [("matmul", 60), ("attention", 30), ("attention_backward", 11)],
 )
 def test_wide_rows(kernel: str, count: int) -> None:
     """The wide plan has distinct problems, none of them shipped for, which build and have keys."""
@@ -240,15 +240,6 @@ def test_plans() -> None:
     )
     assert {(place.kernel, place.dtype) for place in wide} == {("matmul", "fp16")}
     assert [replace(place, dtype="bf16") for place in wide] == other
-
-
-def test_wide_layers_are_launched_at_once() -> None:
-    """Each recurrent layer has configs that hold its weights, so that none goes step by step."""
-    for place in Plan(name="wide").places(["gru"]):
-        given = gru.problem(place.shape, place.dtype, "meta").arguments
-        numbers = {name: value for name, value in given.items() if isinstance(value, int)}
-        assert [*gru.space().configs(**numbers)], place.name
-        assert identities(place)[0][0].kernel == "asmtune.kernels.gru.kernel"
 
 
 PLACE = Place("vector_add", {"n": 1 << 26}, "fp32")
