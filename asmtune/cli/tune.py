@@ -32,7 +32,6 @@ class TuneRequest:
     """The options of the same names, as they were given."""
 
     effort: str = "balanced"
-    devices: Sequence[str] = ()
     seconds: float | None = None
     compiles: int | None = None
     check: str = "close"
@@ -41,8 +40,7 @@ class TuneRequest:
         """Convert the options to those of the library.
 
         Raises:
-            InputError: an effort or a GPU is unknown, or a number of seconds
-                is not above 0.
+            InputError: an effort is unknown, or a number of seconds is not above 0.
         """
         from asmtune.measure.accuracy import Bound
         from asmtune.tuning.options import TuneOptions
@@ -59,7 +57,7 @@ class TuneRequest:
         flags |= {"check": check}
         options = TuneOptions.of({"effort": self.effort, **flags})
         effort = self._limited(options.effort)
-        return replace(options, effort=effort, devices=self._devices())
+        return replace(options, effort=effort)
 
     def _limited(self, effort: Effort) -> Effort:
         limits = effort.limits
@@ -69,28 +67,6 @@ class TuneRequest:
             compiles=limits.compiles if self.compiles is None else self.compiles,
         )
         return replace(effort, limits=limits)
-
-    def _devices(self) -> tuple[int, ...] | None:
-        if not self.devices:
-            return None
-        import torch
-
-        count, given = torch.cuda.device_count(), ",".join(self.devices)
-        devices: list[int] = []
-        for part in (name.strip() for name in given.split(",")):
-            devices += range(count) if part == "all" else [_index(part, given)]
-        if len(set(devices)) != len(devices):
-            raise InputError(f"--devices: {given!r} names a GPU twice")
-        missing = [index for index in devices if index >= count]
-        if missing and count:
-            raise InputError(f"--devices: no GPU {missing[0]}: there are {count}, from 0 on")
-        return tuple(devices) or None
-
-
-def _index(text: str, given: str) -> int:
-    if not text.isdecimal():
-        raise InputError(f'--devices: {given!r} is neither "all" nor indices such as 0,1')
-    return int(text)
 
 
 FAILED: Final = 1
@@ -104,10 +80,6 @@ ShapesFile = Annotated[
 EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
 Seconds = Annotated[float | None, typer.Option(help="Time limit per shape, in seconds.")]
 Compiles = Annotated[int | None, typer.Option(min=1, help="Maximum compiles per shape.")]
-Devices = Annotated[
-    list[str],
-    typer.Option(help='GPUs of one model of this host to time on: "all", or indices such as 0,1.'),
-]
 Isolate = Annotated[bool, typer.Option(help="Time in a process of its own, which may die.")]
 Check = Annotated[
     str,
@@ -130,7 +102,6 @@ def tune(
     effort: EffortName = "balanced",
     seconds: Seconds = None,
     compiles: Compiles = None,
-    devices: Devices = [],  # noqa: B006 - typer copies it
     isolate: Isolate = True,
     tiles: Tiles = False,
     check: Check = "close",
@@ -159,7 +130,7 @@ def tune(
         _check_alone(given | {"--search-held-tiles": tiles})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, devices, seconds, compiles, check)
+    request = TuneRequest(effort, seconds, compiles, check)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)

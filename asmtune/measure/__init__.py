@@ -2,7 +2,7 @@
 
 `timing/` takes samples: interleaved, with a cold L2 cache, and with their spread. `checks/` saves
 and restores the arguments of a launch, and compares outputs. `bench/` puts both together, in this
-process, in a child process, or on several GPUs. `rates` measures the GPU itself: bandwidths, tensor
+process or in a child process. `rates` measures the GPU itself: bandwidths, tensor
 rates, and a launch. `memory` says how much of it tuning may take.
 `accuracy` measures the errors of an output.
 

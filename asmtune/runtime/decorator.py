@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _OF_LAUNCHES: Final = ("fallback", "on_miss", "skip_tuning_below_us", "use_nearest_shape")
-_OF_TUNING: Final = ("effort", "isolate", "devices", "force", "on_busy", "seed")
+_OF_TUNING: Final = ("effort", "isolate", "force", "on_busy", "seed")
 CHANGEABLE: Final = (*_OF_LAUNCHES, *_OF_TUNING)
 """Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
 
@@ -74,7 +74,7 @@ def asm_autotune(
 
     Options up to `cache_results` are those of `triton.autotune`, with its meaning. Dtypes of
     tensor arguments and the device's name are part of every key. `reconfigure` has options of the
-    process that tunes: `devices`, `force`, `on_busy` and `seed`.
+    process that tunes: `force`, `on_busy` and `seed`.
 
     Args:
         configs: a list of `triton.Config` or `Config`; instead of `space`.
@@ -240,7 +240,7 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
         changes: some of `on_miss`, `fallback`, `skip_tuning_below_us`, `use_nearest_shape`,
-            `effort` and `isolate` (see `asm_autotune`), `devices`, `force`, `on_busy` and `seed`
+            `effort` and `isolate` (see `asm_autotune`), `force`, `on_busy` and `seed`
             (see `asmtune.tuning.options.TuneOptions`).
 
     Raises:

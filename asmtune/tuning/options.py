@@ -166,13 +166,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _names(choices: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return _listed(choices, name, "a list of names of arguments, such as ['out_ptr']")
-
-
-def _listed(choices: Mapping[str, Any], name: str, expected: str) -> tuple[Any, ...]:
     given = choices.get(name) or ()
     # A kernel is no collection: `tuple` of it never ends.
     if isinstance(given, str | bytes) or not isinstance(given, Collection):
+        expected = "a list of names of arguments, such as ['out_ptr']"
         raise ArgumentTypeError(f"{name}={shortened(repr(given))}: expected {expected}")
     return tuple(given)
 
@@ -206,7 +203,6 @@ class Choices(TypedDict, total=False):
 
     effort: str | Effort
     isolate: bool
-    devices: tuple[int, ...] | None
     seed: int
     search_held_tiles: bool
     force: bool
@@ -234,8 +230,6 @@ class TuneOptions:
         effort: how hard to search.
         isolate: whether configs run in a process of their own, so that one that faults or
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
-        devices: indices of the GPUs to time on, one process each (which isolates as well); None
-            for the current one.
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
         search_held_tiles: whether to search the tile axes of a recurrence on a small grid as well,
@@ -244,15 +238,14 @@ class TuneOptions:
         on_busy: while another process tunes the same key: "wait" for it, or launch the
             "fallback".
         checks: how outputs are checked and arguments restored.
-        hooks: called around every launch; with `isolate` or `devices` in the process that times,
-            to which they are sent, on its copies of the arguments.
+        hooks: called around every launch; with `isolate` in the process that times, to which they
+            are sent, on its copies of the arguments.
         do_bench: the user's function that times, in the place of our clock; it is sent too.
         alternatives: the user's functions that are timed beside the configs; they are sent too.
     """
 
     effort: Effort
     isolate: bool = False
-    devices: tuple[int, ...] | None = None
     seed: int = 0
     search_held_tiles: bool = False
     force: bool = False
@@ -281,7 +274,6 @@ class TuneOptions:
         return cls(
             effort=replace(effort, policy=_policy(effort.policy, choices)),
             isolate=choices.get("isolate", False),
-            devices=_listed(choices, "devices", "a list of GPUs, such as [0, 1]") or None,
             seed=choices.get("seed", 0),
             search_held_tiles=choices.get("search_held_tiles", False),
             force=choices.get("force", False),

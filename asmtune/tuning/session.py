@@ -155,8 +155,7 @@ class Session:
         """
         options = self.options
         places = dict.fromkeys(place for work in works for place in work.foreign_places)
-        isolated = options.isolate or options.devices is not None
-        options.checks.require_repeatable([*places], isolated=isolated)
+        options.checks.require_repeatable([*places], isolated=options.isolate)
 
     def _accuracy_notes(
         self, request: TuningRequest, state: SearchState, decision: FinalDecision
@@ -258,7 +257,7 @@ class Session:
         )
         if self.opener is not None:
             return self.opener(setup)
-        return open_bench(setup, isolate=options.isolate, devices=options.devices)
+        return open_bench(setup, isolate=options.isolate)
 
     def _header(self, request: TuningRequest, default: Config) -> Header:
         effort = self.options.effort

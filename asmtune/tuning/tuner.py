@@ -77,14 +77,14 @@ class Tuner:
     ranks: bool = True
 
     @classmethod
-    def on_devices(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
-        """Make a tuner for the first GPU that options choose; return the GPU's name with it.
+    def on_this_gpu(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
+        """Make a tuner for the current GPU; return the GPU's name with it.
 
         Raises:
             NoGpuError: there is no GPU.
         """
         try:
-            name = device_name(options.devices[0] if options.devices else None)
+            name = device_name()
         except NoGpuError:
             raise NoGpuError(f"tune needs a CUDA GPU; {NO_GPU}") from None
         return name, cls.open(name, options, target=target)
@@ -319,7 +319,7 @@ def tune(
         space: a `Space`, configs, or axes by name.
         problems: launches of one kernel; those of equal specialisation share their compiles,
             and good configs of one are tried early on the next.
-        choices: `effort`, `isolate`, `devices` and the others: see `TuneOptions`.
+        choices: `effort`, `isolate` and the others: see `TuneOptions`.
 
     Returns:
         The record of `problem`, or a result for each of `problems`, in their order: one that
@@ -343,7 +343,7 @@ def _tuned(
     problem: Problem | None, problems: Sequence[Problem] | None, searched: Space, choices: Choices
 ) -> TuneRecord | list[TuningResult]:
     options = TuneOptions.of(choices)
-    device, tuner = Tuner.on_devices(options)
+    device, tuner = Tuner.on_this_gpu(options)
     if problem is None:
         requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
         return list(tuner.results(requests))

@@ -1,11 +1,10 @@
 """The process that times, with a CPU for a GPU.
 
-An argument makes it fail at its start, or names its device by the GPU that it is to see.
+An argument makes it fail at its start.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -24,9 +23,6 @@ def machine() -> CpuMachine:
     """The device wished for."""
     if WISH == "refuse":
         raise MeasureError("no GPU here")
-    if WISH.startswith("names:"):
-        names = WISH.removeprefix("names:").split(",")
-        return CpuMachine(names[int(os.environ["CUDA_VISIBLE_DEVICES"])])
     return CpuMachine()
 
 

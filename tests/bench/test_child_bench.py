@@ -21,7 +21,6 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.ir.ttir.slots import AccessStrides, ConfigSlots, ProgramStride, WrittenSlots
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench, environment
-from asmtune.measure.bench.dedup import Team
 from tests.bench.bench_support import CHILD, entrant, setup, told
 from tests.compile.process_tree import comes_true
 
@@ -199,51 +198,6 @@ def test_a_child_sees_one_gpu(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     with pytest.raises(InputError, match=r"GPU 2: CUDA_VISIBLE_DEVICES=5,7 shows 2"):
         environment(2)
-
-
-@pytest.fixture
-def team(monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
-    """Two GPUs of one model, that have begun with a right config of 10 us."""
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    made = Team(setup(), [1, 0], command=(*CHILD, "names:H200,H200"))
-    assert told([made.begin(entrant("good"))]) == [10.0]
-    yield made
-    made.close()
-
-
-@pytest.mark.slow
-def test_a_team_keeps_the_order_of_the_entrants(team: Team) -> None:
-    """Shares of two GPUs, one of whose processes dies, are put together as asked."""
-    assert team.device == "H200"
-    assert [member.gpu for member in team._members] == [1, 0]
-    modes = ["good", "wrong", "good", "segfault", "nothing", "good", "good"]
-    entrants = [entrant(mode, 1.0 + place) for place, mode in enumerate(modes)]
-    outcomes = team.trial(entrants)
-    assert [config for config, _ in outcomes] == [e.config for e in entrants]
-    assert told(outcomes) == [1.0, "wrong_output", 3.0, "crash", "unwritten", 6.0, 7.0]
-    assert told(team.final([entrants[5], entrants[2]])) == [6.0, 3.0]
-    assert "started again 1 times" in team.notes[-1]
-    assert told(team.trial([entrant("good", 2.0)])) == [2.0]
-    assert team.trial([]) == []
-
-
-@pytest.mark.slow
-def test_a_gpu_that_is_lost_is_the_teams_error(team: Team) -> None:
-    """It names the GPU, after the others have timed their shares."""
-    lost = team._members[1]
-    lost._command = ("false",)
-    os.kill(child_of(lost), signal.SIGKILL)
-    with pytest.raises(MeasureError, match="on GPU 0 died 3 times"):
-        team.trial([entrant("good", 1.0 + place) for place in range(4)])
-    assert told(team._members[0].trial([entrant("good", 1.0)])) == [1.0]
-
-
-@pytest.mark.slow
-def test_gpus_that_make_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two models are refused."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    with pytest.raises(InputError, match="GPU 0: H200, GPU 1: A100"):
-        Team(setup(), [0, 1], command=(*CHILD, "names:H200,A100"))
 
 
 @pytest.mark.slow(seconds=3)

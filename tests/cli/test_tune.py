@@ -202,7 +202,7 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(*base)
     options = workshop.options
     assert options is not None
-    assert (options.effort.name, options.isolate, options.devices) == ("balanced", True, None)
+    assert (options.effort.name, options.isolate) == ("balanced", True)
     assert (options.seed, options.force) == (0, False)
     commands.run(
         *base, "--effort", "quick", "--seconds", "2.5", "--compiles", "7",
@@ -225,20 +225,6 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(*base, "--check", "p99=3e-2, clip=0.03,nonfinite=1")
     assert workshop.options is not None
     assert workshop.options.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
-
-
-def test_devices(
-    workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GPUs are given by index or as all of them, and one that is not there is refused."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    workshop.answers = [tuned] * 2
-    for text, indices in (("all", (0, 1, 2, 3)), ("2, 0", (2, 0))):
-        commands.run("tune", "{}/doubled.py", "--shape", "n=8", "--devices", text)
-        assert workshop.options is not None
-        assert workshop.options.devices == indices
-    refused = commands.refused("tune", "{}/doubled.py", "--devices", "4")
-    assert "--devices: no GPU 4: there are 4, from 0 on" in refused
 
 
 def test_known_before(workshop: FakeWorkshop, commands: Commands) -> None:
@@ -350,8 +336,6 @@ def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         ("{}/doubled.py --check p98=1", "no limit is called 'p98'; they are max_abs"),
         ("{}/doubled.py --seconds nan", "--seconds: nan is no number above 0"),
         ("{}/doubled.py --compiles 0", "--compiles"),
-        ("{}/doubled.py --devices first", "--devices: 'first' is neither"),
-        ("{}/doubled.py --devices 0,0", "--devices: '0,0' names a GPU twice"),
     ],
 )
 def test_bad_input(arguments: str, says: str, workshop: FakeWorkshop, commands: Commands) -> None:

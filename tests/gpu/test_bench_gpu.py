@@ -11,7 +11,6 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
-from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
@@ -100,22 +99,3 @@ def test_graph_mode(kind: type[LocalBench | ChildBench], here: Target) -> None:
         assert timed(bench, prepared) == [True, True]
         bench.close()
         assert prepared.is_whole()
-
-
-def test_a_team_of_all_gpus(here: Target) -> None:
-    """Each GPU times its share; a fault on one of them costs its config alone."""
-    count = torch.cuda.device_count()
-    if count < 2:
-        pytest.skip("one GPU makes no team")
-    bad = fault_kernels.config(fault_kernels.FAULT)
-    blocks = [64, 128, 256, 512, 2048, 4096]
-    configs = [fault_kernels.config(), bad, *(fault_kernels.config(block=b) for b in blocks)]
-    prepared = fault_kernels.prepare(fault_kernels.problems()["double"], configs, here)
-    bench = open_bench(prepared.setup, devices=range(count))
-    default, *others = prepared.entrants
-    bench.begin(default)
-    outcomes = bench.trial(others)
-    assert [c for c, r in outcomes if not isinstance(r, Measurement)] == [bad]
-    assert all(isinstance(r, Measurement) for _, r in bench.final([default, *others[-2:]]))
-    bench.close()
-    assert prepared.is_whole()

@@ -2,7 +2,6 @@
 
     LocalBench    in this process, on its current GPU
     ChildBench    in a process of its own, which a config may hang, break or kill
-    Team          a `ChildBench` on each of several GPUs
 
 A config that cannot run, or whose output differs from the default config's, gets a failure.
 `open_bench` in `dedup` chooses among them. In the process that times, `trials` loads, checks and

@@ -114,13 +114,7 @@ class ChildBench:
 
     Attributes:
         device: name of the GPU.
-        gpu: its index among those that this process sees; None for the current one.
         candidates: all that were sent; their places are the configs' numbers.
-
-    Args:
-        gpu: index of the GPU among those that this process sees; by default the GPU that the
-            arguments lie on.
-        shared: the arguments, if other benches send the same ones; its owner closes it.
 
     Raises:
         InputError: an argument or the reference cannot be sent to a process; names it.
@@ -128,14 +122,7 @@ class ChildBench:
         MemoryShortError: the GPU has no room for another copy of the arguments.
     """
 
-    def __init__(
-        self,
-        setup: BenchSetup,
-        gpu: int | None = None,
-        *,
-        shared: SharedArguments | None = None,
-        command: Sequence[str] = COMMAND,
-    ) -> None:
+    def __init__(self, setup: BenchSetup, *, command: Sequence[str] = COMMAND) -> None:
         self.device = ""
         self.candidates: list[TimingCandidate] = []
         self._setup, self._command = setup, command
@@ -148,14 +135,13 @@ class ChildBench:
         self._session: ChildSession | None = None
         self._closed = False
         self._turn = threading.RLock()
-        self._shared = pack(setup) if shared is None else shared
-        self._owns_shared = shared is None
+        self._shared = _pack(setup)
         with ExitStack() as undo:
             undo.callback(self.close)
-            self.gpu = _home(setup) if gpu is None else gpu
-            if self.gpu is not None:
+            self._gpu = _home(setup)
+            if self._gpu is not None:
                 what = "a process that times, with its own copy of the arguments"
-                require_device(self.gpu, self._shared.nbytes + PROCESS_BYTES, what)
+                require_device(self._gpu, self._shared.nbytes + PROCESS_BYTES, what)
             self._opening = {
                 "do": "open",
                 "path": sys.path,
@@ -196,8 +182,7 @@ class ChildBench:
         with self._turn:
             if self._session is not None:
                 self._session.close()
-            if self._owns_shared:
-                self._shared.close()
+            self._shared.close()
 
     def _contest(self, verb: str, candidates: Sequence[TimingCandidate]) -> list[Outcome]:
         """Ask until every candidate has an outcome; a candidate that kills the child fails."""
@@ -239,9 +224,8 @@ class ChildBench:
         self._session = None
         self._crashes += 1
         if self._crashes >= _MOST_CRASHES:
-            where = "" if self.gpu is None else f" on GPU {self.gpu}"
             raise MeasureError(
-                f"the process that times{where} died {self._crashes} times in a row while no new "
+                f"the process that times died {self._crashes} times in a row while no new "
                 f"config ran; the last one: {crash.failure.detail}"
             )
 
@@ -284,7 +268,7 @@ class ChildBench:
         return self._session
 
     def _start(self) -> ChildSession:
-        variables = environment(self.gpu)
+        variables = environment(self._gpu)
         return ChildSession(Child(self._command, variables, (self._shared.file,)))
 
     def _warm_up_child(self, session: ChildSession) -> ChildCrash | None:
@@ -316,7 +300,7 @@ class ChildBench:
         return session.ask({"do": verb, "candidates": list(described)}, limit_s)
 
 
-def pack(setup: BenchSetup) -> SharedArguments:
+def _pack(setup: BenchSetup) -> SharedArguments:
     """Copy the arguments of a setup's problem as they are now.
 
     Raises:

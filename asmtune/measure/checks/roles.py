@@ -141,7 +141,7 @@ class CheckOptions:
         if isolated:
             raise ForeignWriteError(
                 f"{what}, whose addresses mean nothing in another process: time it in this one "
-                '(isolate=False or --no-isolate, without devices=, on_miss="tune")'
+                '(isolate=False or --no-isolate, on_miss="tune")'
             )
 
 

@@ -18,8 +18,8 @@ NO_GPU: Final = (
 """The end of a message that says what needs a GPU."""
 
 
-def device_name(index: int | None = None) -> str:
-    """Return the name of a CUDA device (by default the current one), as its driver gives it.
+def device_name() -> str:
+    """Return the name of the current CUDA device, as its driver gives it.
 
     A device of another backend of Triton's is named by its backend and architecture.
 
@@ -29,7 +29,7 @@ def device_name(index: int | None = None) -> str:
     import torch
 
     if torch.cuda.is_available():
-        return str(torch.cuda.get_device_name(index))
+        return str(torch.cuda.get_device_name())
     other = _other_backend()
     if other is None:
         raise NoGpuError(f"launching and timing kernels needs a CUDA GPU; {NO_GPU}")

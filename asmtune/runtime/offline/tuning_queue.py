@@ -39,16 +39,12 @@ class TuningGpu:
 def open_machine(
     options: TuneOptions, progress: TuningListener, target: Target | None = None
 ) -> TuningGpu:
-    """Open this machine's GPU, or the first of those asked for; ranks by `target` if given.
+    """Open this machine's current GPU; ranks by `target` if given.
 
     Raises:
         NoGpuError: there is no GPU.
     """
-    import torch
-
-    device, tuner = Tuner.on_devices(options, target)
-    if options.devices:
-        torch.cuda.set_device(options.devices[0])
+    device, tuner = Tuner.on_this_gpu(options, target)
     return TuningGpu(device, "cuda", tuner.with_listener(progress))
 
 
@@ -148,7 +144,6 @@ def _shared(options: TuneOptions) -> Choices:
     return {
         "effort": options.effort,
         "isolate": options.isolate,
-        "devices": options.devices,
         "seed": options.seed,
         "force": options.force,
     }

@@ -34,7 +34,6 @@ class PatchOptions(TypedDict, total=False):
 
     effort: str | Effort
     isolate: bool
-    devices: tuple[int, ...] | None
     seed: int
     search_held_tiles: bool
     force: bool
@@ -98,7 +97,7 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
 
     Args:
         misplaced: none; options are given by name.
-        options: `effort`, `isolate`, `devices`, `seed`, `search_held_tiles`, `force`,
+        options: `effort`, `isolate`, `seed`, `search_held_tiles`, `force`,
             `on_busy`, `check`, `on_miss`, `skip_tuning_below_us` and `use_nearest_shape` (see
             `asm_autotune` and `reconfigure`), and `buckets`: rules for the keys, such as
             `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of them. A rule
