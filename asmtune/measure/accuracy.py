@@ -1,4 +1,4 @@
-"""Accuracy of an output against a reference: errors, quantiles, ULPs, clipping, and bounds on them.
+"""Accuracy of an output against a reference: errors, quantiles, clipping, and bounds on them.
 
 The relative error of an element is |o - r| / max(|r|, RMS of r). The plain quotient |o - r| / |r|
 is unbounded near zeros of the reference: where terms cancel, a correct kernel has any quotient. The
@@ -6,11 +6,8 @@ error of a sum scales with its terms (Higham, Accuracy and Stability of Numerica
 for which the RMS of the reference is taken here. Where the reference is all zeros, the RMS of the
 output takes its place.
 
-An ULP is 2^(max(e, e_min) - m) of the reference: e is its exponent, m and e_min are the bits and
-the least exponent of the format (Goldberg 1991, What every computer scientist should know about
-floating-point arithmetic). A correctly rounded output is off by 0.5 at most. The ULP of integers
-and booleans is 1. The limits of formats are those of `torch.finfo`, which for float8_e4m3fn and
-float8_e5m2 are those of OCP's 8-bit floating point specification (OFP8, 1.0): 448 and 57344.
+The limits of formats are those of `torch.finfo`, which for float8_e4m3fn and float8_e5m2 are those
+of OCP's 8-bit floating point specification (OFP8, 1.0): 448 and 57344.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST: Final = 1e300  # errors beyond it count as this, so that sums of them stay finite
-_QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+_QUANTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 PIECE: Final = 1 << 20
 """Elements measured at once: their temporaries take some 100 MB."""
@@ -46,13 +43,10 @@ class AccuracyStats:
         elements: elements compared.
         nonfinite: places where either is NaN or infinite and the other is not the same.
         max_abs: largest |o - r|.
-        mean_abs: mean of |o - r|.
         max_rel: largest relative error, as the module defines it.
         mean_rel: mean of the relative error.
         p50: quantile of the relative error: the least value that this share of the elements does
-            not exceed, or up to 0.2% more; so are `p90`, `p99`, and `p999` of 99.9%.
-        max_ulps: largest |o - r| in ULPs.
-        p99_ulps: quantile of |o - r| in ULPs.
+            not exceed, or up to 0.2% more; so are `p99`, and `p999` of 99.9%.
         rms_share: RMS of o - r over RMS of r.
         clip: share of all elements whose reference is beyond the format's largest finite value,
             and whose output is at that value, beyond it, infinite or NaN.
@@ -63,15 +57,11 @@ class AccuracyStats:
     elements: int
     nonfinite: int = 0
     max_abs: float = 0.0
-    mean_abs: float = 0.0
     max_rel: float = 0.0
     mean_rel: float = 0.0
     p50: float = 0.0
-    p90: float = 0.0
     p99: float = 0.0
     p999: float = 0.0
-    max_ulps: float = 0.0
-    p99_ulps: float = 0.0
     rms_share: float = 0.0
     clip: float = 0.0
     amax: float = 0.0
@@ -90,15 +80,11 @@ class Bound:
     """
 
     max_abs: float | None = None
-    mean_abs: float | None = None
     max_rel: float | None = None
     mean_rel: float | None = None
     p50: float | None = None
-    p90: float | None = None
     p99: float | None = None
     p999: float | None = None
-    max_ulps: float | None = None
-    p99_ulps: float | None = None
     rms_share: float | None = None
     clip: float | None = None
     cosine: float | None = None
@@ -220,16 +206,16 @@ def _limit_of(output: Tensor, limit: float | Tensor | None) -> Tensor:
         ) from error
 
 
-def _limits(dtype: Any) -> tuple[float, float, float]:
-    """Return a format's largest finite value, eps and smallest normal; 1 and 0 for integers."""
+def _limits(dtype: Any) -> tuple[float, float]:
+    """Return a format's largest finite value and its eps, which integers lack."""
     import torch
 
     if dtype == torch.bool:
-        return 1.0, 1.0, 0.0
+        return 1.0, 0.0
     if not dtype.is_floating_point:
-        return float(torch.iinfo(dtype).max), 1.0, 0.0
+        return float(torch.iinfo(dtype).max), 0.0
     limits = torch.finfo(dtype)
-    return limits.max, limits.eps, limits.smallest_normal
+    return limits.max, limits.eps
 
 
 @dataclass
@@ -248,9 +234,10 @@ class _Sums:
     amax: float = 0.0
     norms: dict[str, float] = field(default_factory=lambda: dict.fromkeys("ore", 0.0))
     dot: float = 0.0
-    sums: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0})
-    most: dict[str, float] = field(default_factory=lambda: {"abs": 0.0, "rel": 0.0, "ulps": 0.0})
-    bins: dict[str, Any] = field(default_factory=dict)
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    mean_rel: float = 0.0
+    bins: Any = 0
 
     def add_scale(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
         """Count what is not finite or clipped, and add the norms of what is finite in both."""
@@ -260,7 +247,7 @@ class _Sums:
         self.unequal += int((~finite & ~same).sum())
         most = self.limit[place]
         # A limit that is no number of the output's dtype may be rounded down there.
-        eps = _limits(self.output.dtype)[1] if self.output.dtype.is_floating_point else 0.0
+        eps = _limits(self.output.dtype)[1]
         # Below zero, whole numbers reach one further.
         beyond = (want > most) | (-want > most + (eps == 0))
         clipped = beyond & want.isfinite() & ~(got.abs() < most * (1 - eps))
@@ -282,15 +269,11 @@ class _Sums:
             error = error.where(same[finite], error.clamp(min=1.0))
         share = self.finite / self.output.numel()
         rms = min((self.norms["r"] or self.norms["o"]) / math.sqrt(share), _MOST)
-        parts = {"abs": error, "rel": error / want.abs().clamp_(min=rms or 1.0)}
-        parts["ulps"] = error / self._ulp(want)
-        for name, values in parts.items():
-            values = values.clamp_(max=_MOST)
-            self.most[name] = max(self.most[name], float(values.max()))
-            if name in self.sums:
-                self.sums[name] += float((values / self.finite).sum())
-            if name != "abs":
-                self.bins[name] = self.bins.get(name, 0) + _binned(values)
+        relative = (error / want.abs().clamp_(min=rms or 1.0)).clamp_(max=_MOST)
+        self.max_abs = max(self.max_abs, float(error.max()))
+        self.max_rel = max(self.max_rel, float(relative.max()))
+        self.mean_rel += float((relative / self.finite).sum())
+        self.bins = self.bins + _binned(relative)
         self.norms["e"] = math.hypot(self.norms["e"], self._rms(error))
         if self.norms["o"] and self.norms["r"]:
             products = got / self.norms["o"] * (want / self.norms["r"])
@@ -302,18 +285,6 @@ class _Sums:
         if not most:
             return 0.0
         return most * math.sqrt(float((values / most).square_().sum()) / self.output.numel())
-
-    def _ulp(self, want: Tensor) -> Tensor:
-        import torch
-
-        most, eps, least = _limits(self.output.dtype)
-        if not self.output.dtype.is_floating_point:
-            return torch.ones_like(want)
-        size = want.abs().clamp_(max=most)
-        exponent = torch.frexp(size).exponent - 1
-        # In float64 no ULP of any format vanishes but float64's own, of its denormal numbers.
-        power = torch.ldexp(torch.ones_like(size), exponent.clamp_(min=-1022)).clamp_(min=least)
-        return (power * eps).clamp_(min=5e-324)
 
     def stats(self) -> AccuracyStats:
         """Return the statistics of all pieces."""
@@ -329,15 +300,14 @@ class _Sums:
         cosine = min(1.0, max(-1.0, self.dot))
         if not (norms["o"] and norms["r"]):
             cosine = float(norms["o"] == norms["r"])
-        tails = _quantiles(self.bins["rel"], _QUANTILES.values())
-        tails = [min(value, self.most["rel"]) for value in tails]
+        tails = _quantiles(self.bins, _QUANTILES.values())
+        tails = [min(value, self.max_rel) for value in tails]
         counted |= dict(zip(_QUANTILES, tails, strict=True))
-        (ulps,) = _quantiles(self.bins["ulps"], (0.99,))
-        counted |= {f"max_{name}": value for name, value in self.most.items()}
-        counted |= {f"mean_{name}": value for name, value in self.sums.items()}
         return AccuracyStats(
             **counted,
-            p99_ulps=min(ulps, self.most["ulps"]),
+            max_abs=self.max_abs,
+            max_rel=self.max_rel,
+            mean_rel=self.mean_rel,
             rms_share=min(norms["e"] / base, _MOST) if base else 0.0,
             cosine=cosine,
         )

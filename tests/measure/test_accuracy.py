@@ -47,7 +47,6 @@ def test_errors_are_as_defined() -> None:
     relative = error / np.maximum(np.abs(r), rms)
     for name, want in {
         "max_abs": error.max(),
-        "mean_abs": error.mean(),
         "max_rel": relative.max(),
         "mean_rel": relative.mean(),
         "rms_share": np.sqrt((error**2).mean()) / rms,
@@ -55,7 +54,7 @@ def test_errors_are_as_defined() -> None:
         "amax": np.abs(o).max(),
     }.items():
         assert getattr(stats, name) == pytest.approx(want, rel=1e-12), name
-    for name, share in {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}.items():
+    for name, share in {"p50": 0.5, "p99": 0.99, "p999": 0.999}.items():
         want = np.quantile(relative, share, method="inverted_cdf")
         assert want <= getattr(stats, name) * (1 + 1e-7) <= want * 1.0021, name
     assert (stats.elements, stats.nonfinite, stats.clip) == (4200, 0, 0.0)
@@ -69,26 +68,6 @@ def test_relative_error_is_bounded_near_zeros() -> None:
     output[7] = 0.01
     assert measure_accuracy(output, reference).max_rel == pytest.approx(0.01, rel=0.01)
     assert measure_accuracy(output, torch.zeros(100)).rms_share == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, E4M3, E5M2])
-def test_a_rounded_output_is_off_by_half_an_ulp(dtype: torch.dtype) -> None:
-    """Rounding to a format errs by 0.5 ULP of it at most, denormals included."""
-    # PyTorch's conversion of float64 to 16 bits and fewer rounds twice.
-    start = normal(4000).to(torch.float64 if dtype == torch.float32 else torch.float32)
-    reference = torch.cat([start, start * torch.finfo(dtype).smallest_normal])
-    stats = measure_accuracy(reference.to(dtype), reference)
-    assert 0.49 < stats.max_ulps <= 0.5
-    assert 0.45 < stats.p99_ulps <= 0.5
-
-
-def test_ulps_are_steps_of_the_outputs_format() -> None:
-    """The next number of a format is one ULP away, also above a power of two."""
-    reference = torch.tensor([1.0, 3.0, 1000.0], dtype=torch.float16)
-    output = torch.nextafter(reference.float(), torch.tensor(INF)).half()
-    assert measure_accuracy(output, reference).max_ulps == 0
-    output = (reference.view(torch.int16) + 3).view(torch.float16)
-    assert measure_accuracy(output, reference).max_ulps == 3
 
 
 def test_equal_nonfinite_values_agree() -> None:
@@ -137,15 +116,14 @@ def test_integers_are_compared_exactly(dtype: torch.dtype) -> None:
     output = reference.clone()
     assert measure_accuracy(output, reference).max_abs == 0
     output[3] = output[3] + 1
-    stats = measure_accuracy(output, reference)
-    assert (stats.max_abs, stats.max_ulps) == (1.0, 1.0)
+    assert measure_accuracy(output, reference).max_abs == 1.0
 
 
 def test_complex_outputs_are_pairs() -> None:
     """Real and imaginary parts count as elements of their own."""
     reference = torch.tensor([1 + 2j, 3 - 1j])
     stats = measure_accuracy(reference + 0.5j, reference)
-    assert (stats.elements, stats.max_abs, stats.mean_abs) == (4, 0.5, 0.25)
+    assert (stats.elements, stats.max_abs) == (4, 0.5)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(E4M3, 448.0), (E5M2, 57344.0)])
@@ -216,7 +194,7 @@ def test_a_bound_is_a_number(value: float) -> None:
 @given(st.floats(0, 10), st.floats(0, 10))
 def test_a_bound_breaks_beyond_its_limit_alone(value: float, limit: float) -> None:
     """A limit is broken exactly where the value is greater."""
-    broken = Bound(p90=limit).violations(AccuracyStats(elements=1, p90=value))
+    broken = Bound(p50=limit).violations(AccuracyStats(elements=1, p50=value))
     assert bool(broken) == (value > limit)
 
 
