@@ -24,8 +24,6 @@ class CpuMachine:
         lost: whether a launch broke the device; everything then fails.
     """
 
-    place = "cpu"
-
     def __init__(self, name: str = "a CPU") -> None:
         self.name = name
         self.loaded = 0

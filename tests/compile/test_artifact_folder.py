@@ -12,10 +12,9 @@ import pytest
 
 from asmtune.base.errors import StoreError
 from asmtune.base.settings import Settings
-from asmtune.compile import sandbox
 from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, compile_configs, warm
+from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -152,19 +151,3 @@ def test_a_folder_that_is_deleted_meanwhile(target: Target, empty_settings: Sett
     digests = [outcome.digest for _, outcome in found if isinstance(outcome, CompiledConfig)]
     assert len(digests) == 2
     assert all(isinstance(cache_of(empty_settings).get(digest), Artifact) for digest in digests)
-
-
-@pytest.mark.slow
-def test_a_relative_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Target) -> None:
-    """A relative path is that of the caller, wherever its children were started."""
-    for name in ("here", "there"):
-        (tmp_path / name).mkdir()
-    sandbox.release()
-    monkeypatch.chdir(tmp_path / "there")
-    own = Settings(cache_dir=Path("cache"), jobs=2)
-    warm(None, (), own)
-    monkeypatch.chdir(tmp_path / "here")
-    digests = compiled(target, own)
-    sandbox.release()
-    assert all(isinstance(cache_of(own).get(digest), Artifact) for digest in digests)
-    assert not list((tmp_path / "there").iterdir())

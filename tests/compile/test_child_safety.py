@@ -18,10 +18,7 @@ from triton import knobs
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import StoreError
-from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.sandbox import Sandbox
-from asmtune.core.failures import guarded
-from asmtune.core.records.artifacts import Failure
 from asmtune.measure.bench.child_bench import COMMAND as BENCH_CHILD
 from asmtune.workshop.regression.processes import COMMAND as BENCH_PROCESS
 from tests.compile.process_tree import comes_true
@@ -212,21 +209,6 @@ def test_full_temporary_folders_are_a_line(error: int, monkeypatch: pytest.Monke
         with pytest.raises(StoreError, match="TMPDIR") as caught:
             use()
         assert "\n" not in str(caught.value)
-
-
-def test_a_full_disk_is_no_lasting_failure(tmp_path: Path) -> None:
-    """A stage that finds no room is not remembered as what the config cannot do."""
-    failure = guarded("cubin", write_full)
-    assert isinstance(failure, Failure)
-    assert failure.kind == "disk"
-    cache = ArtifactCache(tmp_path / "artifacts", 1 << 20)
-    cache.put("ab" * 32, failure)
-    assert cache.get("ab" * 32) is None
-
-
-def write_full() -> None:
-    """Write where there is no room."""
-    Path("/dev/full").write_text("x")
 
 
 @pytest.mark.parametrize("patience_s", [0.1, 20.0])

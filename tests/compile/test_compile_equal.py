@@ -108,7 +108,6 @@ def test_heuristics_equal(shared_sandbox: Sandbox, target: Target) -> None:
     request = accepted(Lowering(Problem(wrapped, arguments, (1,)), target, 30), Config({}))
     artifact = compiled_in(shared_sandbox, request, 60)
     own = compiled_by_triton(Problem(scale, arguments, (1,)), Config({"BLOCK": 128}), 90)
-    assert isinstance(artifact, Artifact)
     assert artifact.cubin == own.asm["cubin"]
 
 

@@ -73,7 +73,6 @@ def test_time_limit_ends_the_compile(sandbox: Sandbox, target: Target) -> None:
     start = time.monotonic()
     outcome = compiled_in(sandbox, lowered(target, SLOW), 1.5)
     assert time.monotonic() - start < 15  # whole, it takes minutes
-    assert isinstance(outcome, Failure)
     assert outcome.kind == "timeout"
     assert outcome.stage in ("ttgir", "llir", "ptx", "cubin")
     assert "after 1.5 s; ASMTUNE_COMPILE_TIMEOUT_S sets" in outcome.detail
@@ -92,7 +91,6 @@ def test_a_child_that_dies(sandbox: Sandbox, target: Target, number: signal.Sign
     killer.start()
     outcome = compiled_in(sandbox, lowered(target, SLOW), 60)
     killer.join()
-    assert isinstance(outcome, Failure)
     if number is signal.SIGSEGV:  # MLIR may survive it in a pass, in doubt, or go on to the limit
         assert outcome.kind in ("crash", "compiler", "timeout")
     else:
@@ -119,7 +117,6 @@ def test_an_assertion_of_the_compiler(sandbox: Sandbox, target: Target) -> None:
     request = lowered(target)
     broken = replace(request, ttir=request.ttir.replace("tt.func public", "tt.func private"))
     outcome = compiled_in(sandbox, broken, 60)
-    assert isinstance(outcome, Failure)
     assert outcome.kind in ("crash", "compiler")
     assert isinstance(compiled_in(sandbox, request, 60), Artifact)
 
@@ -140,7 +137,6 @@ def test_memory_limit(target: Target) -> None:
         outcome = compiled_in(small, lowered(target), 60)
     finally:
         small.close()
-    assert isinstance(outcome, Failure)
     assert outcome.kind == "memory"
     assert "64 MiB: ASMTUNE_COMPILE_MEMORY_MB" in outcome.detail
     assert "\n" not in str(outcome)
@@ -166,21 +162,6 @@ def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
         assert artifact.digest == request.digest
 
 
-def test_a_fork_has_its_own_child() -> None:
-    """A process that forked off does not speak into its parent's pipes."""
-    with borrow_sandbox(1 << 33) as mine:
-        pass
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        with borrow_sandbox(1 << 33) as own:
-            os.write(writer, b"same" if own is mine else b"own")
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert os.read(reader, 10) == b"own"
-    os.close(reader)
-    os.close(writer)
-
-
 def test_compiles_at_once_have_a_child_each(target: Target) -> None:
     """Threads that compile at once in one process do so in children of their own, kept after."""
     with borrow_sandbox(1 << 33) as first, borrow_sandbox(1 << 33) as second:
@@ -201,7 +182,6 @@ def test_front_end_time_limit(target: Target) -> None:
     with ThreadPoolExecutor(1) as threads:  # it needs no signal
         outcome = threads.submit(lowering.request, Config({"TIMES": 1_000_000})).result(20)
     assert time.monotonic() - start < 15
-    assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("lower", "timeout")
     assert "use range, not static_range" in outcome.detail
     start = time.monotonic()
@@ -236,7 +216,6 @@ def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
     request = accepted(Lowering(product_problem(), target, 30), Config(tile, maxnreg=32))
     outcome = compiled_in(sandbox, request, 60)
-    assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.kind) == ("cubin", "registers")
     assert "ptxas" in outcome.detail or "register" in outcome.detail.lower()
     assert "Repro command" not in outcome.detail
@@ -273,7 +252,6 @@ def test_what_the_front_end_refuses(case: str) -> None:
     """A kernel, its options and its hook fail in one line that begins with the kernel's own."""
     problem, config, stage, kind, text = REFUSALS[case]
     outcome = Lowering(problem, load_target("A100"), 30).request(config)
-    assert isinstance(outcome, Failure)
     assert outcome.stage == stage
     assert case == "a hook that raises" or outcome.kind == kind
     assert re.match(text, outcome.detail) or text in outcome.detail

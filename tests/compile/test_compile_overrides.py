@@ -11,15 +11,13 @@ import pytest
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, compile_configs, compile_one
-from asmtune.compile.worker import CompiledConfig
+from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.features.reader import ProfileReader
 from tests.compile.making import compiled, sketch_one
-from tests.compile.readings import admit, digest_of
 from tests.compile.triton_reference import compiled_by_triton
 from tests.sample_kernels import row_sum_problem
 
@@ -106,19 +104,6 @@ def test_an_edit_is_never_a_stale_hit(
     assert ArtifactCache.of(settings).get(edited.digest) == edited
 
 
-def test_more_shared_memory_in_a_file_is_launched_with_more(
-    lowering: Lowering, settings: Settings, write: Write
-) -> None:
-    """What a launch needs to know is read off an edited TTGIR, not off the compiler's own."""
-    wider = Config({"BLOCK": 256}, num_warps=8)
-    text = compiled(lowering, CONFIG, settings).outputs["ttgir"]
-    own = compiled(lowering, wider, settings)
-    made = write("row_sum.ttgir", own.outputs["ttgir"])
-    config = Config({"BLOCK": 256}, num_warps=8, ir_override=made.ir_override)
-    assert text != own.outputs["ttgir"]
-    assert compiled(lowering, config, settings).metadata == own.metadata
-
-
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
@@ -160,30 +145,6 @@ def test_a_ttgir_of_other_warps_is_refused(
     failure = refused(lowering, write("row_sum.ttgir", other.outputs["ttgir"]), settings)
     assert failure.kind == "override"
     assert "256 threads" in failure.detail
-
-
-def test_a_batch_keeps_edited_configs_apart(
-    lowering: Lowering, settings: Settings, write: Write
-) -> None:
-    """Beside the config that it was made from, an edited one shares neither PTX nor digest."""
-    text = compiled(lowering, CONFIG, settings).outputs["ptx"]
-    edited = write("row_sum.ptx", text.replace(*EDITS["ptx"]))
-    capped = Config({"BLOCK": 256}, num_warps=4, maxnreg=32)
-    fresh = Settings(cache_dir=settings.cache_dir / "fresh", jobs=1)
-    configs = [CONFIG, edited, capped]
-    found = dict(compile_configs(lowering, configs, Hooks(digest_of, admit), fresh))
-    assert all(isinstance(outcome, CompiledConfig) for outcome in found.values()), found
-    cache = ArtifactCache.of(fresh)
-    cubins = []
-    for position in range(3):
-        outcome = found[position]
-        assert isinstance(outcome, CompiledConfig)
-        artifact = cache.get(outcome.digest)
-        assert isinstance(artifact, Artifact)
-        cubins.append(artifact.cubin)
-    assert cubins[0] == compiled(lowering, CONFIG, settings).cubin
-    assert cubins[1] == compiled(lowering, edited, settings).cubin
-    assert len(set(cubins)) == 3
 
 
 def test_sketches_are_of_the_file(lowering: Lowering, settings: Settings, write: Write) -> None:

@@ -202,15 +202,6 @@ def test_stopped_from_outside(
     assert [verdict.kept for verdict in again] == [True] * 4
 
 
-def test_stop_with_nothing_to_stop(target: Target, settings: Settings) -> None:
-    """Stopping where nothing runs does nothing, to later calls either."""
-    front = ProblemAnalysis(
-        scale_problem(), target, settings, ProgressListener(), {}, Workers(settings.jobs)
-    )
-    front.stop()
-    assert len(front.verdicts(CONFIGS, "assembly", {})) == 4
-
-
 READERS = (digest_of.__module__,)
 
 
@@ -268,16 +259,3 @@ def test_children_read_in_parallel(target: Target, patient: Settings, no_workers
         processes = [one.result(120) for one in [pool.submit(made), pool.submit(made)]]
     assert os.getpid() not in set.union(*processes)
     assert len(set(descendants(CHILD)) - before) == 2
-
-
-@pytest.mark.parametrize("place", [0, 1, 2, 3])
-def test_an_error_at_any_place(place: int, target: Target, patient: Settings) -> None:
-    """A config that does not fit the kernel fails alone, wherever among the others it comes."""
-    configs = [*CONFIGS]
-    configs[place] = Config({"TILE": 3})
-    lowering = Lowering(scale_problem(), target, 30)
-    outcomes = dict(compile_configs(lowering, configs, hooks(), patient))
-    failed = outcomes.pop(place)
-    assert isinstance(failed, Failure)
-    assert "TILE" in failed.detail
-    assert not any(isinstance(outcome, Failure) for outcome in outcomes.values())

@@ -26,7 +26,6 @@ def slow_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_cubin() -> None:
     """A failure with the tool's own words, and without the path of a temporary file."""
     failure = disassemble(b"no cubin")
-    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("sass", "nvdisasm")
     assert failure.detail.startswith("nvdisasm ended with ")
     assert "/" not in failure.detail
@@ -44,7 +43,6 @@ def test_without_the_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setattr(tool, "default_path", str(tmp_path / "nowhere"))
     monkeypatch.delenv("TRITON_NVDISASM_PATH", raising=False)
     failure = disassemble(b"no cubin")
-    assert isinstance(failure, Failure)
     assert (failure.stage, failure.kind) == ("sass", "tool")
     assert failure.detail.endswith("install triton with its tools, or set TRITON_NVDISASM_PATH")
 
@@ -55,6 +53,5 @@ def test_a_tool_that_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     tool.write_text("")
     monkeypatch.setattr(compiler, "disassembler", lambda: str(tool))
     failure = disassemble(b"no cubin")
-    assert isinstance(failure, Failure)
     assert failure.kind == "tool"
     assert "Permission denied" in failure.detail

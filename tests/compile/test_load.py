@@ -98,7 +98,7 @@ class Recorded:
 def test_a_launcher_needs_no_source(
     which: str, target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the kernel's source Triton makes the same launcher: tuples, tiles, None and all."""
+    """Triton makes the same launcher without the kernel's source, and early, for another config."""
     problem, (config, *_) = argument_kernels.problems("cpu")[which]
     lowering = Lowering(problem, target, 30)
     artifact = compiled(lowering, config, settings)
@@ -108,31 +108,14 @@ def test_a_launcher_needs_no_source(
     kernel, recorded = binary.compiled(), Recorded(monkeypatch)
     for source in (kernel.src, specialised.source):
         driver.CudaLauncher(source, kernel.metadata)
-    half = len(recorded.made) // 2
-    assert half >= 1
-    assert recorded.made[:half] == recorded.made[half:]
-
-
-@pytest.mark.parametrize("which", ["mixed", "descriptors"])
-def test_one_launcher_for_all_configs(
-    which: str, target: Target, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is built from the first config that compiles is what Triton needs of another."""
-    problem, (config, *_) = argument_kernels.problems("cpu")[which]
-    lowering = Lowering(problem, target, 30)
-    other = Config(config.kwargs, num_warps=config.num_warps * 2)
-    artifact = compiled(lowering, config, settings)
-    recorded = Recorded(monkeypatch)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     active = SimpleNamespace(launcher_cls=driver.CudaLauncher)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(launching, "driver", SimpleNamespace(active=active))
-    load.build_launcher(lowering, config, artifact)
-    built, recorded.made[:] = list(recorded.made), []
-    binary = Binary.of(lowering, other, compiled(lowering, other, settings))
-    assert isinstance(binary, Binary)
-    kernel = binary.compiled()
-    driver.CudaLauncher(kernel.src, kernel.metadata)
-    assert built == recorded.made != []
+    other = Config(config.kwargs, num_warps=config.num_warps * 2)
+    load.build_launcher(lowering, other, compiled(lowering, other, settings))
+    third = len(recorded.made) // 3
+    assert third >= 1
+    assert recorded.made == recorded.made[:third] * 3
 
 
 def test_values_are_complete() -> None:
@@ -151,15 +134,6 @@ def with_defaults(x_ptr, n, FULL: tl.constexpr, BLOCK: tl.constexpr, SCALE: tl.c
     tl.store(x_ptr, n)
 
 
-def test_a_config_that_does_not_fit(target: Target, settings: Settings) -> None:
-    """Options that Triton refuses give a failure, not an exception."""
-    lowering = Lowering(scale_problem(), target, 30)
-    artifact = compiled(lowering, Config({"BLOCK": 256}), settings)
-    outcome = load.load(lowering, Config({"BLOCK": 256}, num_warps=3), artifact)
-    assert isinstance(outcome, Failure)
-    assert outcome.kind == "options"
-
-
 def test_from_the_cache(target: Target, settings: Settings, tmp_path: Path) -> None:
     """What is cached gives its artifact and a launch; what is lost or failed gives a failure."""
     lowering, config = Lowering(scale_problem(), target, 30), Config({"BLOCK": 256})
@@ -175,7 +149,6 @@ def test_from_the_cache(target: Target, settings: Settings, tmp_path: Path) -> N
     assert isinstance(found[1], load.LoadedLaunch)
     misfit = Config({"BLOCK": 256}, num_warps=3)
     refused = load.load_cached(lowering, misfit, cache, artifact.digest)
-    assert isinstance(refused, Failure)
     assert refused.kind == "options"
     remembered = Failure("cubin", "ptxas", "no")
     cache.put("remembered", remembered)

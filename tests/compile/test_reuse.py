@@ -24,7 +24,6 @@ from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact
 from asmtune.triton_api import caches
 from asmtune.triton_api.jit_functions import jit_function
 from tests import gluon_kernels, tuning_support
@@ -67,7 +66,6 @@ KERNELS: dict[str, tuple[Callable[[], Problem], Config]] = {
     "cluster": (scale_problem, Config({"BLOCK": 512}, num_ctas=2)),
     "Gluon": (gluon_kernels.scale_problem, Config({"BLOCK": 1024}, num_warps=4)),
     "descriptors": (_described_problem, Config({"BLOCK": 64}, pre_hook=_set_block)),
-    "product": (product_problem, Config(TILE, num_stages=3)),
     "product of bfloat16, capped": (
         lambda: product_problem(torch.bfloat16),
         Config(TILE, num_warps=8, maxnreg=128),
@@ -198,10 +196,6 @@ WATCHES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
             "TRITON_KERNEL_OVERRIDE",
             "TRITON_ALWAYS_COMPILE",
             "MLIR_ENABLE_DUMP",
-            "NVPTX_ENABLE_DUMP",
-            "AMDGCN_ENABLE_DUMP",
-            "TRITON_DUMP_PTXAS_LOG",
-            "LLVM_EXTRACT_DI_LOCAL_VARIABLES",
             "TRITON_DISABLE_LINE_INFO",
         )
     },
@@ -248,7 +242,6 @@ def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
     """TTGIR that Triton does not make, or an artifact that lacks a stage, leads to a compile."""
     request = accepted(scaled.lowering, scaled.config)
     artifact = scaled.cache.get(request.digest)
-    assert isinstance(artifact, Artifact)
     outputs = dict(artifact.outputs)
     if output == "ttgir":
         outputs["ttgir"] = outputs["ttgir"].replace("2.000000e+00", "3.000000e+00")
@@ -270,17 +263,6 @@ def test_tritons_backend_is_left_alone(scaled: Place) -> None:
     other = replace(scaled, config=Config({"BLOCK": 512}))
     assert not other.hand()
     assert other.launch().asm["cubin"] != scaled.launch().asm["cubin"]
-
-
-def test_a_cache_that_cannot_be_written_is_told_by_the_launch(
-    scaled: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Handing over fails silently; the launch's own error says why."""
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "below"))
-    assert not scaled.hand()
-    with pytest.raises(OSError, match="below"):
-        scaled.launch()
 
 
 @pytest.mark.slow(seconds=5)

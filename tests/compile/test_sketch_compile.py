@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,9 +13,8 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, compile_configs, compile_one, sketch_configs
+from asmtune.compile.pool import compile_one
 from asmtune.compile.sandbox import Sandbox
-from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -24,7 +22,6 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.asm.fixture_kernels import tma_gemm
 from tests.compile.making import accepted, compiled_in, sketch_one, sketched_in
-from tests.compile.readings import whole
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -85,39 +82,6 @@ def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
     assert sketched_in(shared_sandbox, request, 60) == first
 
 
-def refuse_wide(config: Config, request: LowerRequest) -> Failure | None:
-    """Keep tiles of 128 columns from the back end."""
-    return Failure("rules", "options", "wide") if config.kwargs["BLOCK_N"] == 128 else None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_the_flow_of_a_compile(
-    jobs: int, empty_settings: Settings, settings: Settings, target: Target
-) -> None:
-    """Positions, digests, refusals and outcomes known are those of `compile_configs`."""
-    configs = [
-        Config({**TILE, "BLOCK_N": n}, num_stages=stages) for n in (64, 128) for stages in (2, 3)
-    ]
-    chosen = replace(empty_settings, jobs=jobs)
-    known: dict[str, Any] = {}
-    lowering = Lowering(product_problem(), target, 30)
-    sketched = dict(sketch_configs(lowering, configs, Hooks(whole, refuse_wide, known), chosen))
-    built = dict(compile_configs(lowering, configs, Hooks(whole, refuse_wide), settings))
-    assert sorted(sketched) == sorted(built) == [0, 1, 2, 3]
-    for position, outcome in sketched.items():
-        other = built[position]
-        if isinstance(outcome, Failure):
-            assert outcome == other
-        else:
-            assert isinstance(other, CompiledConfig)
-            assert outcome.digest == other.digest
-            assert outcome.reading.ttgir == other.reading.outputs["ttgir"]
-            assert known[outcome.digest] is outcome
-    again = dict(sketch_configs(lowering, configs, Hooks(whole, refuse_wide, known), chosen))
-    assert again == sketched
-
-
 def test_nothing_is_kept(empty_settings: Settings, target: Target) -> None:
     """A sketch leaves no artifact behind that a launch could take for one."""
     request = request_of(scale_problem(), Config({"BLOCK": 256}), "H200")
@@ -135,16 +99,7 @@ def test_an_artifact_stands_for_its_sketch(empty_settings: Settings, settings: S
     cache = ArtifactCache(empty_settings.artifacts_dir, 1 << 30)
     cache.put(request.digest, marked)
     found = sketch_one(request, empty_settings)
-    assert isinstance(found, Sketch)
     assert (found.ttgir, found.shared_bytes) == ("kept", built.shared_bytes)
     failure = Failure("cubin", "ptxas", "too much")
     cache.put(request.digest, failure)
     assert sketch_one(request, empty_settings) == failure
-
-
-def test_what_does_not_parse_is_a_failure(shared_sandbox: Sandbox) -> None:
-    """Text that Triton cannot read is a failure, and the child lives on."""
-    request = request_of(scale_problem(), Config({"BLOCK": 512}), "H200")
-    broken = sketched_in(shared_sandbox, replace(request, ttir="module {"), 60)
-    assert isinstance(broken, Failure)
-    assert isinstance(sketched_in(shared_sandbox, request, 60), Sketch)

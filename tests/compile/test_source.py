@@ -153,24 +153,6 @@ def test_recursion_ends(load: Callable[..., ModuleType]) -> None:
     assert len(source_digest(kernel)) == 64
 
 
-DOCSTRINGS = {
-    "none": "",
-    "one": '    """Load."""\n',
-    "another": '    """Load a block.\n\n    Args:\n        x: its address.\n    """\n',
-    "raw": "    r'\\d'\n",
-    "in two parts": "    'Load ' 'a block.'\n",
-}
-
-
-@pytest.mark.parametrize("docstring", DOCSTRINGS.values(), ids=DOCSTRINGS)
-@pytest.mark.parametrize("body", ["    return x + 'a'\n", "    f'{x}'\n    return b''\n"])
-def test_docstrings_do_not_count(docstring: str, body: str) -> None:
-    """A function has one text with any docstring and without; other strings stay in it."""
-    source = f"def f(x):\n{docstring}{body}"
-    assert text_of(source) == text_of(f"def f(x):\n{body}")
-    assert text_of(source) != text_of(source.replace("'a'", "'b'").replace("b''", "b'a'"))
-
-
 def test_docstring_alone() -> None:
     """Functions, classes and modules that are only docstrings have the text of empty ones."""
     for opening in ("def f(x):", "async def f(x):", "class A:"):

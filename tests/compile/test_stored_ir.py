@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +20,11 @@ from asmtune.compile.pool import Hooks, sketch_configs
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Sketch
 from asmtune.triton_api import caches
 from asmtune.triton_api.compiler import Toolchain
 from tests.compile.making import accepted, sketch_one
 from tests.compile.readings import digest_of
-from tests.sample_kernels import asks_for_warps, product_problem, scale_problem, tensor
+from tests.sample_kernels import asks_for_warps, scale_problem, tensor
 
 CONFIG = Config({"BLOCK": 512})
 FACTOR = tl.constexpr(2)
@@ -200,15 +197,6 @@ def test_damage_is_repaired(
     assert sketch_one(request, hasty) == sketch
 
 
-def test_a_sketch_is_found_on_disk(target: Target, empty_settings: Settings) -> None:
-    """The second time a sketch is asked for, no compiler runs."""
-    request = accepted(lowering(scale_problem(), target, empty_settings), CONFIG)
-    made = sketch_one(request, empty_settings)
-    assert isinstance(made, Sketch)
-    hasty = replace(empty_settings, compile_timeout_s=1e-4)  # a stage would fail
-    assert sketch_one(request, hasty) == made
-
-
 def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settings) -> None:
     """A run that makes nothing but sketches keeps to the limit of the artifacts as well."""
     limited = replace(empty_settings, artifacts_bytes=0)
@@ -216,47 +204,3 @@ def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settin
     made = sketch_configs(front, [CONFIG], Hooks(digest_of, lambda *_: None), limited)
     assert len(list(made)) == 1
     assert files(limited, "ttir") == files(limited, "sketch") == []
-
-
-_SECOND = """
-import sys
-from pathlib import Path
-from asmtune.base.settings import Settings
-from tests.compile.making import accepted, sketch_one
-from asmtune.triton_api.compiler import Toolchain
-from asmtune.core.config import Config
-from asmtune.core.hardware.shipped import load_target
-from asmtune.compile.artifacts import ArtifactCache, StoredTtir
-from asmtune.compile.lower import Lowering
-from tests.sample_kernels import product_problem
-work = []
-def counted(*given, own=Toolchain.front_end):
-    work.append("front_end")
-    return own(*given)
-Toolchain.front_end = counted
-settings = Settings(cache_dir=Path(sys.argv[1]), compile_timeout_s=1e-4)
-stored = StoredTtir(ArtifactCache.of(settings))
-tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
-request = Lowering(product_problem(), load_target("H200"), 30, stored=stored).request(tile)
-print(sketch_one(request, settings).digest, *work)
-"""
-
-
-@pytest.mark.slow(seconds=4)
-def test_a_second_process_makes_nothing(
-    target: Target, empty_settings: Settings, front_ends: list[str]
-) -> None:
-    """It reads the TTIR and the sketch that this one made."""
-    tile = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32})
-    request = accepted(lowering(product_problem(), target, empty_settings), tile)
-    made = sketch_one(request, empty_settings)
-    assert isinstance(made, Sketch)
-    assert len(front_ends) == 1
-    done = subprocess.run(
-        [sys.executable, "-c", _SECOND, str(empty_settings.cache_dir)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.stdout.split() == [made.digest]

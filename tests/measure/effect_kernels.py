@@ -48,14 +48,6 @@ def locked(lock_ptr, x_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def store_if(x_ptr, y_ptr, flag_ptr, BLOCK: tl.constexpr):
-    """Store where a number in memory says so."""
-    at = tl.arange(0, BLOCK)
-    if tl.load(flag_ptr) > 0:
-        tl.store(y_ptr + at, tl.load(x_ptr + at))
-
-
-@triton.jit
 def carried(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     """Store through a pointer that a loop carries, and that changes its argument in it."""
     place = x_ptr + tl.arange(0, BLOCK)
@@ -104,16 +96,6 @@ def described(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr, REDUCE: tl.constexpr):
 
 
 @triton.jit
-def described_either(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
-    """Store through a descriptor that a branch chooses."""
-    if tl.program_id(0) == 0:
-        target = tl.make_tensor_descriptor(x_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
-    else:
-        target = tl.make_tensor_descriptor(y_ptr, [M, N], [N, 1], [BLOCK, BLOCK])
-    target.store([0, 0], tl.zeros((BLOCK, BLOCK), tl.float32))
-
-
-@triton.jit
 def host_described_pair(pair):
     """Copy a tile through host descriptors in a tuple."""
     pair[1].store([0, 0], pair[0].load([0, 0]))
@@ -154,26 +136,10 @@ def store_by_number(address, x_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def renamed(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    """Give parameters each other's names."""
-    at = tl.arange(0, BLOCK)
-    target = y_ptr
-    y_ptr = x_ptr
-    tl.store(target + at, tl.load(y_ptr + at))
-
-
-@triton.jit
 def third_of_tuple(tensors, BLOCK: tl.constexpr):
     """Copy the first of a tuple to the third; what stands between is a number or nothing."""
     at = tl.arange(0, BLOCK)
     tl.store(tensors[2] + at, tl.load(tensors[0] + at))
-
-
-@triton.jit
-def nested_tuple(tensors, BLOCK: tl.constexpr):
-    """Copy within a tuple in a tuple."""
-    at = tl.arange(0, BLOCK)
-    tl.store(tensors[1][1] + at, tl.load(tensors[0] + at) + tl.load(tensors[1][0] + at))
 
 
 @triton.jit

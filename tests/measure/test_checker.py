@@ -255,16 +255,6 @@ def test_what_may_be_read_as_well_is_kept(out: str, found: Effects) -> None:
     assert has(said, "wrong_output")
 
 
-def test_views_that_alternate_are_no_obstacle_to_poison() -> None:
-    """Input and output in one packed tensor share no element: the output is poisoned, no more."""
-    packed = torch.randn(20, 3, 8, generator=torch.Generator().manual_seed(1))
-    q, k, out = packed.unbind(1)
-    out.copy_(q + k)
-    arguments = {"q": q, "k": k, "out": out}
-    said, _ = judged(arguments, effects("q k", "out"), lambda: out.copy_(q + k), idle)
-    assert has(said, "unwritten")
-
-
 def test_memory_between_rows_is_checked_and_given_back() -> None:
     """A config that writes into the padding of rows is wrong, though its elements are right."""
     memory = torch.zeros(10, 16)
@@ -650,15 +640,6 @@ def test_arguments_in_any_wrapping(wrap: Callable[[Tensor], tuple[Any, str]]) ->
     said, _ = judged(arguments, effects(writes=name), fill(tensor, 7), *others)
     assert has(said, "wrong_output", f"112 of 256 elements of {name} stay unwritten")
     assert torch.equal(tensor, before)
-
-
-def test_a_reinterpreted_tensor_is_compared_as_what_it_stands_for() -> None:
-    """Bytes that hold 8-bit floats may be a step off; the same bytes as integers may not."""
-    memory = torch.arange(16, 48, dtype=torch.int8)
-    made = memory + 1
-    right, step = lambda: memory.copy_(made), lambda: memory.copy_(made + 1)
-    for argument, word in [(triton.reinterpret(memory, tl.float8e4nv), None), (memory, "wrong")]:
-        assert has(judged({"out": argument}, effects(writes="out"), right, step)[0], word)
 
 
 def test_what_has_no_elements_or_is_no_tensor_is_passed_over() -> None:

@@ -52,11 +52,6 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"lock_ptr": INT, "x_ptr": P, "BLOCK": 64},
         {"lock_ptr": "RWA", "x_ptr": "RW"},
     ),
-    "behind a condition": (
-        kernels.store_if,
-        {"x_ptr": P, "y_ptr": P, "flag_ptr": INT, "BLOCK": 64},
-        {"x_ptr": "R", "y_ptr": "W", "flag_ptr": "R"},
-    ),
     "carried by a loop": (
         kernels.carried,
         {"x_ptr": P, "y_ptr": P, "n": 9, "BLOCK": 64},
@@ -82,30 +77,15 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"x_ptr": P, "y_ptr": P, "M": 64, "N": 64, "BLOCK": 64, "REDUCE": True},
         {"x_ptr": "R", "y_ptr": "RWA"},
     ),
-    "descriptor of either": (
-        kernels.described_either,
-        {"x_ptr": P, "y_ptr": P, "M": 64, "N": 64, "BLOCK": 64},
-        {"x_ptr": "W", "y_ptr": "W"},
-    ),
     "host descriptors in a tuple": (
         kernels.host_described_pair,
         {"pair": (host_descriptor(), host_descriptor())},
         {"pair.0": "R", "pair.1": "W"},
     ),
-    "renamed": (
-        kernels.renamed,
-        {"x_ptr": P, "y_ptr": P, "BLOCK": 64},
-        {"x_ptr": "R", "y_ptr": "W"},
-    ),
     "tuple with a tensor": (
         kernels.third_of_tuple,
         {"tensors": (P, P, P), "BLOCK": 64},
         {"tensors.0": "R", "tensors.1": "", "tensors.2": "W"},
-    ),
-    "nested tuple": (
-        kernels.nested_tuple,
-        {"tensors": (P, (P, P)), "BLOCK": 64},
-        {"tensors.0": "R", "tensors.1.0": "R", "tensors.1.1": "W"},
     ),
     "inline assembly": (
         kernels.asm,

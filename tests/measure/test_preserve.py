@@ -14,8 +14,6 @@ from asmtune.measure.checks.tensors import RegionCopy, preserved
 
 VIEWS = {
     "a tensor": lambda tensor: tensor,
-    "a view of one": lambda tensor: tensor[2:],
-    "a transposed view": lambda tensor: tensor.t(),
     "floats, NaN among them": lambda tensor: tensor.view(torch.float16),
     "a descriptor": lambda tensor: TensorDescriptor.from_tensor(tensor, [16, 16]),
     "a reinterpreted tensor": lambda tensor: triton.reinterpret(tensor, tl.float8e5),
@@ -29,8 +27,11 @@ def test_contents_come_back(view: Any) -> None:
     tensor = torch.arange(256).to(torch.uint8).reshape(16, 16)
     before = tensor.clone()
     argument = view(tensor)
-    with preserved([argument, 3, None, "text", argument, tensor[5:]]):
+    with preserved([argument, 3, None, "text", argument, tensor[5:]]) as restore:
         tensor[2:].fill_(7)
+        restore()
+        assert torch.equal(tensor, before)
+        tensor[2:].fill_(8)
     assert torch.equal(tensor, before)
 
     def fail() -> NoReturn:
@@ -39,18 +40,6 @@ def test_contents_come_back(view: Any) -> None:
 
     with pytest.raises(RuntimeError, match="launch failed"), preserved([argument]):
         fail()
-    assert torch.equal(tensor, before)
-
-
-def test_contents_come_back_meanwhile_too() -> None:
-    """The same copy serves in between and at the end."""
-    tensor = torch.arange(8.0)
-    before = tensor.clone()
-    with preserved([tensor]) as restore:
-        tensor.fill_(3)
-        restore()
-        assert torch.equal(tensor, before)
-        tensor.fill_(4)
     assert torch.equal(tensor, before)
 
 

@@ -80,16 +80,6 @@ def test_kernels_of_milliseconds_get_fewer_rounds() -> None:
     assert counts(clock) == [5, 5, 5]
 
 
-def test_one_entrant_is_settled_at_once() -> None:
-    """Without a rival the coarse rounds are enough."""
-    subjects, times = subjects_of([50.0])
-    clock = SimulatedClock(times)
-    race = Race(clock, POLICY)
-    race.trial(subjects)
-    assert counts(clock) == [POLICY.coarse_rounds]
-    assert race.best.median_us == 50.0
-
-
 def test_the_default_stays_however_slow() -> None:
     """A subject that is always timed is in every round, and does not prolong the race."""
     subjects, times = subjects_of([30.0, 30.05, 90.0])
@@ -317,13 +307,6 @@ def test_who_is_slower_is_not_tied() -> None:
     assert winner([noisy, beyond], cost, POLICY) is noisy
 
 
-def test_equal_costs_leave_it_to_the_clock() -> None:
-    """Among equals in cost the faster median wins, and one finalist wins alone."""
-    tied = [measured(n, around(30.0, 0.5, seed=n)) for n in range(3)]
-    assert winner(tied, even, POLICY) == min(tied, key=lambda m: m.median_us)
-    assert winner(tied[:1], cost, POLICY) is tied[0]
-
-
 def test_no_finalist() -> None:
     """Where nothing could be timed, there is no winner, and the error says what to do."""
     with pytest.raises(MeasureError, match="no finalist could be timed; see the failures"):
@@ -369,19 +352,6 @@ def test_one_that_fails_in_a_round_is_found_out() -> None:
     assert len(first.samples_us) > 3
     assert "misaligned address" in third.detail
     assert race.best.config != broken
-
-
-def test_nothing_to_time() -> None:
-    """Without subjects nothing is launched, not even the best so far."""
-    subjects, times = subjects_of([30.0])
-    clock = SimulatedClock(times)
-    race = Race(clock, POLICY)
-    assert race.trial([]) == race.final([]) == []
-    assert race.best is None
-    race.trial(subjects)
-    before = len(clock.rounds)
-    assert race.trial([]) == []
-    assert len(clock.rounds) == before
 
 
 def test_a_subject_given_again_is_timed_once_a_round() -> None:

@@ -29,8 +29,7 @@ from tests.interpreter import Interpreter
 from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
 from tests.workload.workload_lowering import call, lower, pointer
 
-UNSUMMED = dict.fromkeys(("maxima", "row maxima", "tiled maxima"), "maxima")
-UNSUMMED |= {"means": "", "squares": ""}
+UNSUMMED = {"maxima": "maxima", "row maxima": "maxima", "means": ""}
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -118,9 +117,7 @@ EXPECTED = {
     "walked": {"short": "unwritten"},
     "sums": {"short": "unwritten"},
     "row maxima": {"short": "wrong_output"},
-    "tiled maxima": {"short": "unwritten"},
     "grouped": {"short": "wrong_output"},
-    "squares": {"short": "unwritten"},
     "padded": {"narrow": "unwritten"},
     "overwritten": {"lossy": "unwritten"},
 }

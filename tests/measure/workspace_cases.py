@@ -126,17 +126,6 @@ MAXIMA = Case(
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )
-TILED_MAXIMA = Case(
-    kernels.tiled_maxima,
-    {"most_ptr": (16,), "x_ptr": (1024,)},
-    {},
-    {
-        "default": {"BLOCK": 128, "TILE": 128},
-        "wide": {"BLOCK": 256, "TILE": 256},
-        "short": {"BLOCK": 256, "TILE": 128},
-    },
-    lambda c: (1024 // c["BLOCK"],),
-)
 TILES = Case(
     kernels.tile_partials,
     {"dx_ptr": (100, 80), "dd_ptr": (7, 80), "dout_ptr": (100, 80), "x_ptr": (100, 80)},
@@ -257,19 +246,11 @@ GROUPED = Case(
     },
     short(lambda _: (20,)),
 )
-SQUARES = Case(
-    kernels.square_partials,
-    {"squares_ptr": (16,), "x_ptr": (1000,)},
-    {"n": 1000},
-    {"default": {"BLOCK": 128}, "wide": {"BLOCK": 256}, "short": {"BLOCK": 256, **SHORT}},
-    short(lambda c: (cdiv(1000, c["BLOCK"]),)),
-)
 WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
     "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
-    "row maxima": (ROW_MAXIMA, "most_ptr"), "tiled maxima": (TILED_MAXIMA, "most_ptr"),
-    "grouped": (GROUPED, "dw_ptr"), "squares": (SQUARES, "squares_ptr"),
+    "row maxima": (ROW_MAXIMA, "most_ptr"), "grouped": (GROUPED, "dw_ptr"),
 }  # fmt: skip
 ORDINARY = {
     "scale": SCALE, "walked": WALKED_SCALE, "sums": SUMS, "padded": PADDED,

@@ -74,13 +74,6 @@ def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr, FLAW: tl.constexpr):
 
 
 @triton.jit
-def tiled_maxima(x_ptr, most_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """Store the largest element of each block; TILE must be as wide as that."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, TILE)
-    tl.store(most_ptr + tl.program_id(0), tl.max(tl.load(x_ptr + at)))
-
-
-@triton.jit
 def tile_partials(
     dout_ptr, x_ptr, dx_ptr, dd_ptr, M, N, stride_dd, BM: tl.constexpr, BN: tl.constexpr
 ):
@@ -213,12 +206,3 @@ def grouped_adds(x_ptr, dw_ptr, N: tl.constexpr, GROUP: tl.constexpr):
     row = tl.program_id(0)
     columns = tl.arange(0, N)
     tl.atomic_add(dw_ptr + row % GROUP * N + columns, tl.load(x_ptr + row * N + columns))
-
-
-@triton.jit
-def square_partials(x_ptr, squares_ptr, n, BLOCK: tl.constexpr):
-    """Sum squares around the mean of a block, which depend on the block."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
-    x -= tl.sum(x) / BLOCK
-    tl.store(squares_ptr + tl.program_id(0), tl.sum(x * x))

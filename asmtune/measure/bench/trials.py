@@ -29,13 +29,10 @@ class BenchGpu:
 
     Attributes:
         name: the GPU's name as its driver gives it.
-        place: PyTorch's type of the device.
 
     Raises:
         NoGpuError: PyTorch finds no CUDA device.
     """
-
-    place = "cuda"
 
     def __init__(self) -> None:
         import torch
