@@ -9,7 +9,6 @@ import torch
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.amd import cdna3
 from triton.experimental.gluon.language.nvidia import blackwell as bw
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
@@ -33,14 +32,6 @@ def scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
     inside = at < n
     gl.store(y_ptr + at, gl.load(x_ptr + at, mask=inside) * 2, mask=inside)
-
-
-@gluon.jit
-def amd_scale(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Double, by buffer operations of AMD's devices."""
-    layout: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
-    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
-    cdna3.buffer_store(cdna3.buffer_load(x_ptr, at, mask=at < n) * 2, y_ptr, at, mask=at < n)
 
 
 @gluon.jit
@@ -203,15 +194,6 @@ def described(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
     mbarrier.wait(ready, 0)
     store_tile(y, [at, 0], buffer)
     tma.store_wait(0)
-
-
-@gluon.jit
-def broken(x_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Add tiles of two layouts, which Gluon refuses."""
-    one: gl.constexpr = gl.BlockedLayout([1], [32], [num_warps], [0])
-    other: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
-    tile = gl.arange(0, BLOCK, layout=one) + gl.arange(0, BLOCK, layout=other)
-    gl.store(x_ptr + tile, tile, mask=tile < n)
 
 
 @gluon.jit

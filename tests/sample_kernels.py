@@ -80,13 +80,6 @@ def asks_for_threads(x_ptr):
 
 
 @triton.jit
-def wants_four_warps(x_ptr):
-    """Assert four warps: the front end refuses any other number."""
-    tl.static_assert(tl.extra.cuda.num_warps() == 4, "four warps, please")
-    tl.store(x_ptr, 1)
-
-
-@triton.jit
 def unrolled(x_ptr, TIMES: tl.constexpr):
     """Unroll a loop, which the front end walks TIMES times."""
     for i in tl.static_range(TIMES):

@@ -194,25 +194,19 @@ class Child:
                 f"process {self.pid}, whose GPU hangs, did not end {_REAP_S:g} s after "
                 "it was killed: look at nvidia-smi, and reset the GPU"
             ) from error
-        lines = self.log_lines(_LAST_BYTES)
-        last_line = lines[-1].strip()[:_LINE_CHARACTERS] if lines else ""
+        last_line = self._last_line()
         for pipe in (self._process.stdin, self._process.stdout, self._log):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         return ChildEnd(code if ended_itself else None, last_line)
 
-    def log_lines(self, last_bytes: int | None = None) -> list[str]:
-        """Return the lines it has written on stderr; none after `kill`.
-
-        Args:
-            last_bytes: read no more than this much of the log's end.
-        """
+    def _last_line(self) -> str:
         if self._log.closed:
-            return []
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(0 if last_bytes is None else max(0, size - last_bytes))
-        return self._log.read().decode(errors="replace").strip().splitlines()
+            return ""
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - _LAST_BYTES))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:_LINE_CHARACTERS] if lines else ""
 
 
 _RUN_MODULE: Final = """\

@@ -13,8 +13,8 @@ TTIR is self-contained text, so a child never imports the user's code: kernels o
 closures and `__main__` compile like any other. TTIR does not depend on warps, stages or
 registers, so it is made once for all configs that share their constexprs.
 
-How a config flows: `pool` groups configs so that neighbours share work and lowers them; `workers`
-runs the groups in threads. `worker` gives each config to a `sandbox`, which calls functions in a
+How a config flows: `pool` groups configs so that neighbours share work and lowers them. The threads
+of `worker` take the groups, and give each config to a `sandbox`, which calls functions in a
 child process (`child_main`) and kills it at a time limit. The child looks the config up in
 `artifacts` (the cache on disk, whose `seals` others cannot make), compiles what is missing, stores
 it, and reads it: a child that cannot write to the cache sends the artifact back with the outcome.

@@ -26,12 +26,12 @@ from asmtune.compile.worker import (
     Made,
     Maker,
     Outcome,
+    Workers,
     made_in,
     make_artifact,
     make_sketch,
     start_compiler,
 )
-from asmtune.compile.workers import Workers
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure
 
@@ -259,24 +259,21 @@ def warm(
     machine: tuple[str, int | str, int] | None,
     modules: Sequence[str],
     settings: Settings,
-    workers: Workers | None = None,
 ) -> None:
     """Start the workers' children and return at once: they take a second to be ready.
 
     Args:
         machine: Triton's (backend, arch, warp size); None if it is not known yet.
         modules: names of modules that will read artifacts in the children.
-        settings: limits of a compile.
-        workers: by default as many as the settings say.
+        settings: limits of a compile, and how many run at once.
     """
     from asmtune.triton_api.caches import environment
 
-    chosen = workers or Workers(settings.jobs)
-    variables = environment()
+    variables, jobs = environment(), Workers(settings.jobs).jobs
     # On a full disk, or where one dies at once, this is said when it is used.
     with contextlib.suppress(StoreError, OSError, ChildGoneError):
         how = start_compiler, machine, tuple(modules)
-        begin_idle(settings.compile_memory_bytes, chosen.jobs, variables, *how)
+        begin_idle(settings.compile_memory_bytes, jobs, variables, *how)
 
 
 def whole(made: R) -> R:

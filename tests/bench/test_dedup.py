@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +13,10 @@ import triton.language as tl
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.bench.dedup import DedupBench, binary_digest, open_bench
-from asmtune.measure.bench.local import LocalBench
 from tests.bench.bench_support import artifact, entrant, problem, setup
-from tests.bench.cpu_machine import CpuMachine
 
 
 @triton.jit
@@ -85,18 +81,6 @@ def test_twins_are_timed_once() -> None:
     assert medians(outcomes) == [1.0, 2.0, 1.0, 2.0]
     assert all(isinstance(r, Measurement) and r.config == config for config, r in outcomes)
     assert bench.trial([third]) == [outcomes[2]]
-
-
-def test_a_failure_is_shared() -> None:
-    """Who is the same code as one that failed fails as it did, and is not launched."""
-    machine = CpuMachine()
-    bench = DedupBench(problem(), LocalBench(setup(), machine))
-    bench.begin(entrant("good"))
-    wrong = entrant("wrong")
-    again = replace(wrong, config=Config(wrong.config.kwargs, num_stages=5))
-    outcomes = [*bench.trial([wrong]), *bench.trial([again])]
-    assert [r.kind for _, r in outcomes if isinstance(r, Failure)] == ["wrong_output"] * 2
-    assert machine.launched.count("wrong") == 1
 
 
 def test_finals_are_fresh_and_prefer_the_default() -> None:

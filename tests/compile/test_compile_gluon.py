@@ -57,16 +57,6 @@ def test_the_front_end_runs_again_for_what_its_text_names() -> None:
     assert {"num_warps", "num_ctas", "maxnreg"} <= front.options_read
 
 
-def test_another_vendors_operation_is_a_failure(settings: Settings) -> None:
-    """Where its dialect is unknown to the front end, Triton ends the process: it is loaded."""
-    arguments = dict.fromkeys(("x_ptr", "y_ptr"), torch.empty(64, device="meta"))
-    problem = Problem(kernels.amd_scale, {**arguments, "n": 64}, (1,))
-    lowered = accepted(lowering(problem=problem), Config({"BLOCK": 256}, num_warps=4))
-    failure = compile_one(lowered, settings)
-    assert isinstance(failure, Failure)
-    assert "failed to translate module to LLVM IR" in str(failure)
-
-
 def test_what_mlir_refuses_is_told_with_its_line(capfd: pytest.CaptureFixture[str]) -> None:
     """A layout without clusters in a launch with them is refused by name, and stderr is clean."""
     failure = lowering().request(Config({"BLOCK": 1024}, num_ctas=2))

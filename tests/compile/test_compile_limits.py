@@ -195,11 +195,12 @@ def test_front_end_time_limit(target: Target) -> None:
 def test_nothing_on_the_terminal(
     target: Target, sandbox: Sandbox, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither a failing ptxas nor a kernel at fault writes a word to this process's terminal."""
+    """Neither ptxas, for want of registers, nor a kernel at fault writes to the terminal."""
     tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
     request = accepted(Lowering(product_problem(), target, 30), Config(tile, maxnreg=32))
     outcome = compiled_in(sandbox, request, 60)
-    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("cubin", "registers")
+    assert "Repro command" not in outcome.detail
     refusal = Lowering(one_pointer(refused, n=8), target, 30).request(Config({"BLOCK": 64}))
     assert isinstance(refusal, Failure)
     # MLIR and LLVM speak on stderr, where they fail and where they abort.
@@ -208,18 +209,6 @@ def test_nothing_on_the_terminal(
     private = request.ttir.replace("tt.func public", "tt.func private")
     assert isinstance(compiled_in(sandbox, replace(request, ttir=private), 60), Failure)
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.slow
-def test_registers_are_named(target: Target, sandbox: Sandbox) -> None:
-    """Too few registers for wgmma is a failure of that kind, in ptxas's own words."""
-    tile = {"BLOCK_M": 64, "BLOCK_N": 256, "BLOCK_K": 64}
-    request = accepted(Lowering(product_problem(), target, 30), Config(tile, maxnreg=32))
-    outcome = compiled_in(sandbox, request, 60)
-    assert (outcome.stage, outcome.kind) == ("cubin", "registers")
-    assert "ptxas" in outcome.detail or "register" in outcome.detail.lower()
-    assert "Repro command" not in outcome.detail
-    assert len(outcome.detail) < 2001
 
 
 REFUSALS = {

@@ -15,12 +15,10 @@ import pytest
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
-from asmtune.compile import sandbox
-from asmtune.compile import workers as workers_module
+from asmtune.compile import sandbox, worker
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
-from asmtune.compile.worker import CompiledConfig
-from asmtune.compile.workers import Workers
+from asmtune.compile.worker import CompiledConfig, Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.progress import ProgressListener
@@ -161,26 +159,6 @@ def test_others_go_on(trouble: str, target: Target, patient: Settings, no_worker
     assert all(isinstance(outcome, CompiledConfig) for outcome in made.values()), made
 
 
-class _Impatient(ProgressListener):
-    """Raises when the first config is done, as Ctrl-C may."""
-
-    def advance(self) -> None:
-        """Has enough."""
-        raise KeyboardInterrupt
-
-
-@pytest.mark.slow
-def test_verdicts_given_up(target: Target, patient: Settings, no_workers: None) -> None:
-    """An exception amid verdicts leaves no compile running, though its traceback is kept."""
-    front = ProblemAnalysis(row_sum_problem(), target, patient, _Impatient(), {}, Workers(2))
-    with pytest.raises(KeyboardInterrupt) as kept:
-        front.verdicts([*CONFIGS[:1], *SLOW], "assembly", {})
-    assert comes_true(lambda: not busy())
-    assert kept.value is not None
-    calm = replace(front, progress=ProgressListener())
-    assert all(verdict.kept for verdict in calm.verdicts(CONFIGS, "assembly", {}))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_stopped_from_outside(
@@ -206,9 +184,8 @@ READERS = (digest_of.__module__,)
 
 
 def test_stop_ends_one_purpose_alone() -> None:
-    """Workers that are apart share all but `stop`: what the others do goes on to its end."""
-    compiling = Workers(1)
-    sketching = compiling.apart()
+    """What other workers do goes on to its end."""
+    compiling, sketching = Workers(1), Workers(1)
 
     def done(stopped: Workers) -> list[int]:
         results = sketching.unordered(lambda task, _: task, iter(range(20)))
@@ -235,7 +212,7 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
 @pytest.mark.parametrize(("asked", "most"), [(1, 1), (8, 8), (4096, None)])
 def test_more_workers_than_cpus(asked: int, most: int | None) -> None:
     """A few times the CPUs compile at once, whatever is asked for, and a warning says so."""
-    workers_module._warn_of_limit.cache_clear()
+    worker._warn_of_limit.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         jobs = Workers(asked).jobs

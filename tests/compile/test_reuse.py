@@ -230,13 +230,6 @@ def test_a_process_without_cuda_takes_nothing(
     assert asked == []
 
 
-def test_a_dropped_artifact_is_compiled_by_triton(scaled: Place) -> None:
-    """Where the cache's limit took the artifact, the launch compiles."""
-    ArtifactCache(scaled.cache.folder, 0).trim()
-    assert not scaled.hand()
-    assert scaled.launch().asm["cubin"].startswith(b"\x7fELF")
-
-
 @pytest.mark.parametrize("output", ["ttgir", "llir", "ptx"])
 def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
     """TTGIR that Triton does not make, or an artifact that lacks a stage, leads to a compile."""

@@ -21,7 +21,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests.asm.fixture_kernels import tma_gemm
-from tests.compile.making import accepted, compiled_in, sketch_one, sketched_in
+from tests.compile.making import accepted, sketch_one, sketched_in
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -71,15 +71,6 @@ def test_as_the_whole_compile_has_it(
     for key, value in sketch.metadata.items():
         assert artifact.metadata[key] == value, key
     assert (sketch.digest, sketch.arch) == (artifact.digest, artifact.arch)
-
-
-def test_one_child_does_both(shared_sandbox: Sandbox) -> None:
-    """A compile after a sketch of the same request, and before one, changes neither."""
-    request = request_of(product_problem(), Config(TILE, num_stages=4), "H200")
-    first = sketched_in(shared_sandbox, request, 60)
-    built = compiled_in(shared_sandbox, request, 60)
-    assert isinstance(built, Artifact)
-    assert sketched_in(shared_sandbox, request, 60) == first
 
 
 def test_nothing_is_kept(empty_settings: Settings, target: Target) -> None:

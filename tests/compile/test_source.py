@@ -126,15 +126,6 @@ def test_attribute_of_another_module(
     assert source_digest(one) != source_digest(other)
 
 
-def test_decorators_do_not_count(load: Callable[..., ModuleType]) -> None:
-    """The kernel under `@triton.heuristics` and `@triton.autotune` has the same digest."""
-    kernel = load().kernel
-    wrapped = triton.autotune([triton.Config({"BLOCK": 64})], key=["n"])(
-        triton.heuristics({"BLOCK": lambda values: values["n"]})(kernel)
-    )
-    assert source_digest(wrapped) == source_digest(kernel)
-
-
 def test_a_source_is_parsed_once(
     load: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

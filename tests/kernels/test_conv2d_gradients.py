@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.workers import Workers
+from asmtune.compile.worker import Workers
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target

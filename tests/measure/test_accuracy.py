@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,14 +14,12 @@ from torch import Tensor
 
 import asmtune
 from asmtune.base.errors import InputError
-from asmtune.base.json_codec import to_json
 from asmtune.measure import accuracy
 from asmtune.measure.accuracy import (
     AccuracyStats,
     Bound,
     measure_accuracy,
 )
-from asmtune.store.trace.reader import decoded
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 NAN, INF = float("nan"), float("inf")
@@ -196,13 +194,6 @@ def test_a_bound_breaks_beyond_its_limit_alone(value: float, limit: float) -> No
     """A limit is broken exactly where the value is greater."""
     broken = Bound(p50=limit).violations(AccuracyStats(elements=1, p50=value))
     assert bool(broken) == (value > limit)
-
-
-def test_statistics_go_through_json() -> None:
-    """Statistics and bounds read from their JSON are the same."""
-    stats = replace(measure_accuracy(normal(9).half(), normal(9)), clip=0.5)
-    assert decoded(AccuracyStats, to_json(stats), "here") == stats
-    assert decoded(Bound, to_json(Bound(p99=0.1)), "here") == Bound(p99=0.1)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -99,17 +99,6 @@ def test_a_busy_thread_is_outwaited(stall_us: float) -> None:
     assert runs <= 1.7 * 30
 
 
-def test_one_stall_costs_one_more_sample() -> None:
-    """A single stop of 5 ms, as another thread's turn takes, is met by one retake."""
-    gpu = SimulatedGpu()
-    clock = awake(gpu)
-    subjects = [launched(gpu, float(us)) for us in range(20, 40)]
-    stalls = iter([0.0] * 41 + [5000.0])
-    gpu.stall = lambda: next(stalls, 0.0)
-    assert clock.round(subjects) == pytest.approx([float(us) for us in range(20, 40)])
-    assert len([what for what in gpu.begun if what.startswith("run")]) == 21
-
-
 def test_retakes_are_bounded() -> None:
     """A host that is always too late costs four takes; the least stands, and is counted."""
     gpu = SimulatedGpu()

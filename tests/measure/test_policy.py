@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from asmtune.base.errors import InputError
 from asmtune.measure.timing.policy import TimingPolicy
 
+LEAST = dict.fromkeys(("coarse_rounds", "most_rounds", "fine_rounds", "launches"), 1)
+LEAST |= {"contention": 1, "hopeless": 1, "significance": 0, "spread": 0, "rsd": 0}
+LEAST |= {"near_tie": 0, "entrant_us": 0, "warmup_us": 0, "flush_bytes": 0}
 
-@pytest.mark.parametrize(
-    ("name", "value", "least"),
-    [
-        ("coarse_rounds", 0, 1),
-        ("most_rounds", 0, 1),
-        ("fine_rounds", -1, 1),
-        ("launches", 0, 1),
-        ("contention", 0.99, 1),
-        ("hopeless", float("nan"), 1),
-        ("significance", -0.01, 0),
-        ("spread", -1, 0),
-        ("rsd", float("nan"), 0),
-        ("near_tie", -0.5, 0),
-        ("entrant_us", float("nan"), 0),
-        ("warmup_us", float("nan"), 0),
-        ("flush_bytes", -1, 0),
-    ],
-)
-def test_figures_below_their_minimum(name: str, value: Any, least: int) -> None:
+
+@pytest.mark.parametrize(("name", "least"), LEAST.items())
+def test_figures_below_their_minimum(name: str, least: int) -> None:
     """Each is refused with its name, its value and its minimum, which itself is taken."""
-    with pytest.raises(InputError, match=f"TimingPolicy: {name} is {value}, and must be {least}"):
-        TimingPolicy(**{name: value})
+    for value in (least - 0.01, float("nan")):
+        with pytest.raises(InputError, match=f"{name} is {value}, and must be {least}"):
+            TimingPolicy(**{name: value})
     assert getattr(TimingPolicy(**{name: least}), name) == least
 
 

@@ -29,7 +29,7 @@ from tests.interpreter import Interpreter
 from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
 from tests.workload.workload_lowering import call, lower, pointer
 
-UNSUMMED = {"maxima": "maxima", "row maxima": "maxima", "means": ""}
+UNSUMMED = {"maxima": "maxima", "means": ""}
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -116,9 +116,7 @@ EXPECTED = {
     },
     "walked": {"short": "unwritten"},
     "sums": {"short": "unwritten"},
-    "row maxima": {"short": "wrong_output"},
     "grouped": {"short": "wrong_output"},
-    "padded": {"narrow": "unwritten"},
     "overwritten": {"lossy": "unwritten"},
 }
 

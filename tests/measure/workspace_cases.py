@@ -209,25 +209,6 @@ SUMS = Case(
     },
     short(lambda c: (cdiv(100, c["BM"]),)),
 )
-# A grid of `rows // ROWS` is right for the default only; the last rows of "short" are left out.
-ROW_MAXIMA = Case(
-    kernels.row_maxima,
-    {"most_ptr": (40, 32), "x_ptr": (72, 32)},
-    {"rows": 72},
-    {
-        "default": {"N": 32, "ROWS": 8},
-        "narrow": {"N": 32, "ROWS": 4},
-        "short": {"N": 32, "ROWS": 5},
-    },
-    lambda c: (72 // c["ROWS"],),
-)
-PADDED = Case(
-    kernels.padded_partials,
-    {"dw_ptr": (8, 64), "x_ptr": (60, 64)},
-    {"rows": 60, "N": 64},
-    {"default": {"ROWS": 8, "BN": 64}, "narrow": {"ROWS": 16, "BN": 32}},
-    lambda c: (cdiv(60, c["ROWS"]),),
-)
 OVERWRITTEN = Case(
     kernels.overwritten,
     {"out_ptr": (1024,), "x_ptr": (1024,)},
@@ -250,9 +231,8 @@ WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
     "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
-    "row maxima": (ROW_MAXIMA, "most_ptr"), "grouped": (GROUPED, "dw_ptr"),
+    "grouped": (GROUPED, "dw_ptr"),
 }  # fmt: skip
 ORDINARY = {
-    "scale": SCALE, "walked": WALKED_SCALE, "sums": SUMS, "padded": PADDED,
-    "overwritten": OVERWRITTEN,
+    "scale": SCALE, "walked": WALKED_SCALE, "sums": SUMS, "overwritten": OVERWRITTEN,
 }  # fmt: skip

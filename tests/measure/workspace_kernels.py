@@ -169,28 +169,6 @@ def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
-def row_maxima(x_ptr, most_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
-    """Store the largest elements of the rows of a program."""
-    pid = tl.program_id(0)
-    columns = tl.arange(0, N)
-    most = tl.zeros((N,), dtype=tl.float32)
-    for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
-        most = tl.maximum(most, tl.load(x_ptr + row * N + columns))
-    tl.store(most_ptr + pid * N + columns, most)
-
-
-@triton.jit
-def padded_partials(x_ptr, dw_ptr, rows, N, ROWS: tl.constexpr, BN: tl.constexpr):
-    """Sum rows; BN must be as wide as a row."""
-    pid = tl.program_id(0)
-    columns = tl.arange(0, BN)
-    total = tl.zeros((BN,), dtype=tl.float32)
-    for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
-        total += tl.load(x_ptr + row * N + columns, mask=columns < N, other=0.0)
-    tl.store(dw_ptr + pid * BN + columns, total)
-
-
-@triton.jit
 def overwritten(x_ptr, out_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
     """Write an ordinary output, right with one tile a program: the next overwrite the first."""
     pid = tl.program_id(0)

@@ -21,7 +21,7 @@ from asmtune.base.errors import CompileError, NoCompilerError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.workers import Workers
+from asmtune.compile.worker import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem

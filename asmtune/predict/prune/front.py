@@ -14,8 +14,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, StoredTtir
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
-from asmtune.compile.worker import CompiledConfig
-from asmtune.compile.workers import Workers
+from asmtune.compile.worker import CompiledConfig, Workers
 from asmtune.core.config import Config
 from asmtune.core.failures import of_one_config, required
 from asmtune.core.hardware.model import Target
@@ -184,7 +183,7 @@ class ProblemAnalysis:
     def warm(self, moment: Moment = "sketch") -> None:
         """Start the workers, which are ready in a second."""
         reader = type(self._reader(moment)).__module__
-        warm(self.target.machine, (reader,), self.settings, self.workers)
+        warm(self.target.machine, (reader,), self.settings)
 
     def stop(self) -> None:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
@@ -199,7 +198,7 @@ class ProblemAnalysis:
     def fork(self) -> ProblemAnalysis:
         """Return one without a listener whose `stop` ends nothing of this one's compiles."""
         other = self.without_listener()
-        object.__setattr__(other, "workers", self.workers.apart())
+        object.__setattr__(other, "workers", Workers(self.settings.jobs))
         return other
 
     def verdicts(
