@@ -195,9 +195,6 @@ def test_a_child_sees_one_gpu(
     if listed is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
     assert environment(index)["CUDA_VISIBLE_DEVICES"] == shown
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    with pytest.raises(InputError, match=r"GPU 2: CUDA_VISIBLE_DEVICES=5,7 shows 2"):
-        environment(2)
 
 
 @pytest.mark.slow(seconds=3)

@@ -28,9 +28,7 @@ from asmtune.measure.bench.trials import (
     DeviceLostError,
     LoadableConfig,
     Trials,
-    trials_on,
 )
-from asmtune.measure.checks.checker import OutputChecker
 from asmtune.triton_api.launching import allocating
 
 
@@ -72,8 +70,7 @@ class Service:
         self._setup = setup = messages.setup_of(request["setup"])
         self._machine = self._make_machine()
         self._arguments = unpack_arguments(request["arguments"])
-        checker = OutputChecker(self._arguments, setup.effects, setup.checks)
-        self._trials = trials_on(self._machine, checker, setup, self._announce)
+        self._trials = Trials(setup, self._arguments, self._machine, self._announce)
         return {"device": self._machine.name}
 
     def _contest(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from asmtune.core.failures import guarded, of_one_config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Outcome
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
-from asmtune.measure.bench.trials import BenchGpu, DeviceLostError, LoadableConfig, trials_on
-from asmtune.measure.checks.checker import OutputChecker
+from asmtune.measure.bench.trials import BenchGpu, DeviceLostError, LoadableConfig, Trials
 from asmtune.triton_api.launching import allocating
 from asmtune.triton_api.user_state import within
 
@@ -37,9 +36,7 @@ class LocalBench:
     def __init__(self, setup: BenchSetup, machine: BenchGpu | None = None) -> None:
         self._machine = BenchGpu() if machine is None else machine
         self._lowering = setup.lowering
-        arguments = setup.lowering.problem.arguments
-        self._checker = OutputChecker(arguments, setup.effects, setup.checks)
-        self._trials = trials_on(self._machine, self._checker, setup)
+        self._trials = Trials(setup, setup.lowering.problem.arguments, self._machine)
         self._hooks, self._alternatives = setup.hooks, setup.alternatives
         self._lost: DeviceLostError | None = None
 
@@ -81,7 +78,7 @@ class LocalBench:
                 guarded("launch", partial(self._call_once, launch))
 
     def _call_once(self, launch: LoadedLaunch) -> None:
-        self._checker.prepare()
+        self._trials.checker.prepare()
         launch.prepare()
         with allocating():
             launch.run()
@@ -91,7 +88,7 @@ class LocalBench:
     def close(self) -> None:
         """Restore the contents of every argument, unless the CUDA context is broken."""
         if self._lost is None:
-            self._checker.close()
+            self._trials.checker.close()
 
     def _guarded(self, work: Callable[[], T]) -> T:
         """Do work that launches configs.

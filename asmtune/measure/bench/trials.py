@@ -224,25 +224,33 @@ class Trials:
     """Checks and times candidates on one device.
 
     Attributes:
+        checker: checks outputs.
         reference: the config whose output the others must equal; None before one has run.
 
     Args:
-        machine, checker, timer: run, check and time the configs.
+        setup: how configs are checked and timed.
+        arguments: the launch's, by parameter name.
+        machine: the device.
         announce: called with each config before it runs.
     """
 
     def __init__(
         self,
+        setup: TimingSetup,
+        arguments: Mapping[str, Any],
         machine: BenchGpu,
-        checker: OutputChecker,
-        timer: Race | UserTimer,
         announce: Callable[[Config], None] | None = None,
     ) -> None:
+        self.checker = OutputChecker(arguments, setup.effects, setup.checks)
         self.reference: Config | None = None
         self._machine = machine
-        self._checker = checker
-        self._timer = timer
         self._announce = announce
+        self._timer: Race | UserTimer
+        if setup.do_bench is not None:
+            self._timer = UserTimer(setup.do_bench, machine, announce)
+        else:
+            clock = WatchedClock(machine.clock(setup.policy), machine, announce)
+            self._timer = Race(clock, setup.policy, setup.seed)
         self._checked: dict[Config, float | None] = {}  # with the error that was measured
         self._default: Config | None = None
         self._notes: tuple[str, ...] = ()
@@ -250,7 +258,7 @@ class Trials:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return remarks on how outputs were checked."""
-        return (*self._notes, *self._checker.notes)
+        return (*self._notes, *self.checker.notes)
 
     def begin(self, default: LoadableConfig) -> Outcome:
         """Make the default config's output the reference, and time the config."""
@@ -307,10 +315,10 @@ class Trials:
             if failure is not None:
                 confirm_device(self._machine, [config], failure.detail)
                 return failure
-            self._checked[config] = self._checker.error
+            self._checked[config] = self.checker.error
 
         def prepare() -> None:
-            self._checker.prepare()
+            self.checker.prepare()
             launch.prepare()
 
         def finish() -> None:
@@ -329,26 +337,13 @@ class Trials:
             launch.complete()
 
         if self.reference is not None:
-            return self._checker.check(run, launch.finish, candidate.slots)
+            return self.checker.check(run, launch.finish, candidate.slots)
         if config.alternative is not None:
             return Failure("check", "unchecked", "no config has run whose output it must equal")
-        failure = self._checker.set_reference(run, launch.finish, candidate.slots)
+        failure = self.checker.set_reference(run, launch.finish, candidate.slots)
         if failure is None:
             self.reference = config
-            if config != self._default and not self._checker.has_reference:
+            if config != self._default and not self.checker.has_reference:
                 note = f"the default gives no reference: outputs are compared with {config}'s"
                 self._notes = (note,)
         return failure
-
-
-def trials_on(
-    machine: BenchGpu,
-    checker: OutputChecker,
-    setup: TimingSetup,
-    announce: Callable[[Config], None] | None = None,
-) -> Trials:
-    """Make the trials on a device, timed by the user's function or in a race."""
-    if setup.do_bench is not None:
-        return Trials(machine, checker, UserTimer(setup.do_bench, machine, announce), announce)
-    clock = WatchedClock(machine.clock(setup.policy), machine, announce)
-    return Trials(machine, checker, Race(clock, setup.policy, setup.seed), announce)
