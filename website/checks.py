@@ -101,10 +101,10 @@ def parse_asmtune(arguments: Sequence[str]) -> None:
 
 
 def commands(script: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a script; a pipe or redirection ends one."""
+    """Yield the words of each command of a script; a pipe, a redirection or "&" ends one."""
     for line in script.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
-        ends = [i for i, word in enumerate(words) if word in ("|", ">", ">>", "&&", ";")]
+        ends = [i for i, word in enumerate(words) if word in ("|", ">", ">>", "&", "&&", ";")]
         if words:
             yield words[: ends[0]] if ends else words
 
