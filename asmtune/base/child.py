@@ -233,24 +233,20 @@ def import_like_parent(path: Sequence[str]) -> None:
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def die_with_parent() -> None:
     """Kill this process, and its group if it leads one, when its parent ends, however it ends.
 
     A thread waits for that end. The signal that Linux can send then (PR_SET_PDEATHSIG) would reach
     this process alone and not what it has started; it also comes when the parent's thread ends.
-
-    Args:
-        parent: the parent's process id; by default the process at the other end of stdin.
     """
-    # A parent that ended before this line has hung up, or is not the parent any more.
     hung_up = select.poll()
-    if parent is None:
-        hung_up.register(0, 0)
-    known = os.getppid() if parent is None else parent
+    hung_up.register(0, 0)
+    parent = os.getppid()
 
     def watch() -> None:
+        # A parent that ended before this line has hung up stdin.
         if not hung_up.poll(0):
-            _wait_for_end_of_parent(known)
+            _wait_for_end_of_parent(parent)
         leads = os.getpgrp() == os.getpid()
         os.kill(-os.getpid() if leads else os.getpid(), signal.SIGKILL)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import itertools
 from collections.abc import Callable
@@ -10,9 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import triton
 
-from asmtune.compile.source import other_values, source_digest, text_of
+from asmtune.compile.source import source_digest, text_of
 
 SOURCE = """
 import triton
@@ -124,18 +122,6 @@ def test_attribute_of_another_module(
     edit = replaced("owner.OFFSET", path)
     one, other = (load(edit, offset, owner).kernel for offset in (1, 2))
     assert source_digest(one) != source_digest(other)
-
-
-def test_a_source_is_parsed_once(
-    load: Callable[..., ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Asked again, a digest reads the globals as they are then, and parses nothing."""
-    module = load()
-    before, others = source_digest(module.kernel), other_values(module.kernel)
-    monkeypatch.setattr(ast, "parse", None)
-    assert (source_digest(module.kernel), other_values(module.kernel)) == (before, others)
-    monkeypatch.setattr(module, "WIDTH", triton.language.constexpr(8))
-    assert source_digest(module.kernel) != before
 
 
 def test_recursion_ends(load: Callable[..., ModuleType]) -> None:

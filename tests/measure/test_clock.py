@@ -182,19 +182,6 @@ def test_a_graph_tells_what_the_launches_add() -> None:
     assert gpu.begun[first - 2 : first + 3] == ["prepare", "flush", "run 1.5", "prepare", "flush"]
 
 
-def test_a_subject_is_captured_once() -> None:
-    """Warming up again, as for a final, keeps the graph; so does a round of its own."""
-    gpu = SimulatedGpu()
-    clock = awake(gpu, GRAPH)
-    subject = launched(gpu, 3.0)
-    clock.round([subject])
-    graph = subject.graph
-    assert graph is not None
-    clock.warm_up(subject)
-    clock.round([subject])
-    assert subject.graph is graph
-
-
 def test_a_graph_never_tells_nothing() -> None:
     """Where flushes vary by more than the launches take, a sample is still above zero."""
     gpu = SimulatedGpu()
