@@ -6,9 +6,7 @@ Each stage is announced before it begins, so that the parent knows which one did
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -141,39 +139,26 @@ def _refused(text: str) -> Failure:
     return Failure("ptx", "override", text)
 
 
-_MAXNREG_ATTRIBUTE: Final = re.compile(r"ttg\.maxnreg = \d+ : i32(, )?")
-_OPENS_MODULE: Final = re.compile(r'^module attributes \{(?="?([\w.\-]+))', re.MULTILINE)
-# IR whose passes before LLVM read the cap: warps that share out registers, loads of tensor memory.
-_READS_CAP: Final = re.compile(r"warp_specialize|tmem|tensor_memory")
-_LINKED_FROM_PTX: Final = ("maxnreg", "num_stages")
-_MEMO_SIZE: Final = 8
 _NVIDIA_ONLY: Final = "hand-edited IR is for CUDA targets; take ir_override out"
 
 
 class BackEnd:
-    """Runs the stages after TTIR; LLVM only once for configs of the same PTX.
+    """Runs the stages after TTIR; LLVM and the assembler once for configs in a row of equal TTGIR.
 
-    `maxnreg` is one directive of the PTX, and `num_stages` changes nothing without a pipelined
-    loop. If the TTGIR of two configs differs in the cap only, the second reuses the PTX of the
-    first. LLVM, half of the time of a compile, then runs once.
+    Without a pipelined loop `num_stages` changes nothing in it.
     """
 
     def __init__(self, say: Callable[[Mapping[str, Any]], None] = lambda _: None) -> None:
         self._say = say
-        self._memo: OrderedDict[str, tuple[str, str, dict[str, Any]]] = OrderedDict()
-        self._sketched: tuple[str, dict[str, Any]] | None = None
-        self._assembled: tuple[str, bytes] | None = None
+        self._last: tuple[str, dict[str, str], bytes, dict[str, Any]] | None = None
 
     def build(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
         """Compile a request to an artifact's JSON values, or a failure."""
         run = StageRun(request, self._say)
-        outputs = self._outputs(request, run)
-        if isinstance(outputs, Failure):
-            return outputs
-        assembly = run.last_stages[0]
-        cubin = self._machine_code(outputs[assembly], request, run)
-        if isinstance(cubin, Failure):
-            return cubin
+        made = self._code(request, run)
+        if isinstance(made, Failure):
+            return made
+        outputs, cubin = made
         return {
             "entry": run.metadata["name"],
             "outputs": {"ttir": request["ttir"], **outputs},
@@ -182,65 +167,46 @@ class BackEnd:
             "seconds": run.seconds,
         }
 
-    def _machine_code(
-        self, assembly: str, request: Mapping[str, Any], run: StageRun
-    ) -> bytes | Failure:
-        """Assemble a text, or take the last one's machine code if it is of an equal text.
-
-        Without a pipelined loop the configs of a family differ in nothing else than `num_stages`.
-        """
-        options = {k: v for k, v in request["options"].items() if k not in _LINKED_FROM_PTX}
-        key = assembly + json.dumps([options, request.get("compiler")], sort_keys=True)
-        if self._assembled is None or self._assembled[0] != key:
-            metadata = set(run.metadata)
-            code: bytes | Failure = run.stage(run.last_stages[1], assembly)
-            if isinstance(code, Failure) or set(run.metadata) != metadata:
-                return code
-            self._assembled = key, code
-        return self._assembled[1]
-
-    def _outputs(self, request: Mapping[str, Any], run: StageRun) -> dict[str, str] | Failure:
-        """Compile a request to its stages' texts, with its hand-edited file, or a failure."""
-        assembly, override = run.last_stages[0], request.get("override")
+    def _code(
+        self, request: Mapping[str, Any], run: StageRun
+    ) -> tuple[dict[str, str], bytes] | Failure:
+        """Compile a request to the texts of its stages and its machine code, or a failure."""
+        override, (assembly, binary) = request.get("override"), run.last_stages
         if override is not None and assembly != "ptx":
             return Failure(override["stage"], "override", _NVIDIA_ONLY)
-        uncapped, cap = request.get("uncapped"), request["options"].get("maxnreg")
-        if uncapped is not None and _is_capped_alike(uncapped["ttgir"]):
-            capped = _capped(uncapped, cap)
-            run.metadata.update(capped["metadata"])
-            llir = _llir_with_cap(uncapped["llir"], cap)
-            ptx = _with_cap(uncapped["ptx"], cap)
-            return {"ttgir": capped["ttgir"], "llir": llir, "ptx": ptx}
         module = run.ttgir()
         if isinstance(module, Failure):
             return module
         ttgir, metadata = str(module), dict(run.metadata)
-        lowered = self._assembly(ttgir, module, request["options"], run)
-        if isinstance(lowered, Failure):
-            return lowered
-        llir, text = lowered
-        outputs = {"ttgir": ttgir, "llir": llir, assembly: text}
+        key = f"{ttgir}{_rest(request)}"
+        if override is None and self._last is not None and self._last[0] == key:
+            _, outputs, cubin, changed = self._last
+            run.metadata.update(changed)
+            return outputs, cubin
+        outputs = {"ttgir": ttgir}
+        for name in ("llir", assembly):
+            module = run.stage(name, module)
+            if isinstance(module, Failure):
+                return module
+            outputs[name] = module
+        if override is not None:
+            edited = apply_override(Override(**override), outputs, metadata, run)
+            if isinstance(edited, Failure):
+                return edited
+            outputs = edited
+        cubin = run.stage(binary, outputs[assembly])
+        if isinstance(cubin, Failure):
+            return cubin
         if override is None:
-            return outputs
-        return apply_override(Override(**override), outputs, metadata, run)
+            known = metadata.items()
+            changed = {
+                name: value for name, value in run.metadata.items() if (name, value) not in known
+            }
+            self._last = key, outputs, cubin, changed
+        return outputs, cubin
 
     def sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
-        """Compile a request as far as LLVM, or return the failure.
-
-        `maxnreg` is one attribute of the module, so the sketch of a config serves another that
-        differs in it alone.
-        """
-        options = {**request["options"], "maxnreg": None}
-        seen = [request["ttir"], options, request["machine"], request.get("override")]
-        key = json.dumps(seen, sort_keys=True)
-        if self._sketched is not None and self._sketched[0] == key:
-            return _capped(self._sketched[1], request["options"].get("maxnreg"))
-        sketch = self._sketch(request)
-        if not isinstance(sketch, Failure) and _is_capped_alike(sketch["ttgir"]):
-            self._sketched = key, sketch
-        return sketch
-
-    def _sketch(self, request: Mapping[str, Any]) -> dict[str, Any] | Failure:
+        """Compile a request as far as LLVM, or return the failure."""
         run = StageRun(request, self._say)
         module = run.ttgir()
         override = request.get("override")
@@ -254,71 +220,16 @@ class BackEnd:
             return allocated
         return {"ttgir": ttgir, "metadata": _plain({**run.metadata, **allocated})}
 
-    def _assembly(
-        self, ttgir: str, module: Any, options: Mapping[str, Any], run: StageRun
-    ) -> tuple[str, str] | Failure:
-        """Compile a module to LLVM's IR and assembly, or take those of an equal one."""
-        # Warp specialisation divides registers among warps by the cap; AMD's scheduling hints
-        # read the stages.
-        shareable = (
-            "ttg.warp_specialize" not in ttgir and options.get("schedule_hint", "none") == "none"
-        )
-        rest = {k: v for k, v in options.items() if k not in _LINKED_FROM_PTX}
-        key = _MAXNREG_ATTRIBUTE.sub("", ttgir) + json.dumps(rest, sort_keys=True)
-        if shareable and key in self._memo:
-            known_llir, known_ptx, metadata_of_llvm = self._memo[key]
-            self._memo.move_to_end(key)
-            run.metadata.update(metadata_of_llvm)
-            cap = options.get("maxnreg")
-            return _llir_with_cap(known_llir, cap), _with_cap(known_ptx, cap)
-        before = set(run.metadata)
-        llir = run.stage("llir", module)
-        name = run.last_stages[0]
-        ptx: str | Failure = llir if isinstance(llir, Failure) else run.stage(name, llir)
-        if isinstance(ptx, Failure):
-            return ptx
-        if shareable:
-            metadata_of_llvm = {k: v for k, v in run.metadata.items() if k not in before}
-            bare = _llir_with_cap(llir, None), _with_cap(ptx, None)
-            self._memo[key] = (*bare, metadata_of_llvm)
-            while len(self._memo) > _MEMO_SIZE:
-                self._memo.popitem(last=False)
-        return llir, ptx
+
+def _rest(request: Mapping[str, Any]) -> str:
+    """Return a text of what LLVM and the assembler read beside the TTGIR."""
+    options = dict(request["options"])
+    if options.get("schedule_hint", "none") == "none":  # AMD's hints read the stages
+        options.pop("num_stages", None)
+    return json.dumps([options, request.get("compiler")], sort_keys=True)
 
 
 def _plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata as it is read from disk again: JSON values."""
     plain: dict[str, Any] = json.loads(json.dumps(metadata, default=str))
     return plain
-
-
-def _with_cap(ptx: str, maxnreg: int | None) -> str:
-    """Replace or remove the PTX's `.maxnreg` directive."""
-    bare = re.sub(r"^\.maxnreg \d+\n", "", ptx, count=1, flags=re.MULTILINE)
-    if maxnreg is None:
-        return bare
-    return re.sub(
-        r"^(\.reqntid [^\n]*\n)", rf"\1.maxnreg {maxnreg}\n", bare, count=1, flags=re.MULTILINE
-    )
-
-
-def _llir_with_cap(llir: str, maxnreg: int | None) -> str:
-    """Replace or remove the attribute of the kernel's function that holds the cap."""
-    bare = re.sub(r'"nvvm\.maxnreg"="\d+" ', "", llir, count=1)
-    if maxnreg is None:
-        return bare
-    return re.sub(r'("nvvm\.reqntid"=)', rf'"nvvm.maxnreg"="{maxnreg}" \1', bare, count=1)
-
-
-def _is_capped_alike(ttgir: str) -> bool:
-    """Return whether another cap would change only the module's first attribute."""
-    first = _OPENS_MODULE.search(ttgir)
-    return first is not None and first[1] >= "ttg.maxnreg" and not _READS_CAP.search(ttgir)
-
-
-def _capped(sketch: Mapping[str, Any], maxnreg: int | None) -> dict[str, Any]:
-    """Replace or remove the register cap of a sketch."""
-    bare = _MAXNREG_ATTRIBUTE.sub("", sketch["ttgir"], count=1)
-    cap = "" if maxnreg is None else f"ttg.maxnreg = {maxnreg} : i32, "
-    ttgir = _OPENS_MODULE.sub(lambda opens: opens[0] + cap, bare, count=1)
-    return {"ttgir": ttgir, "metadata": {**sketch["metadata"], "maxnreg": maxnreg}}

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,13 +70,6 @@ class LowerRequest:
         rest = canonical([self.options, self.machine, variables, self.compiler])
         edited = () if self.override is None else (self.override.stage, self.override.text)
         return digest(_text_digest(self.ttir), rest, *edited)
-
-    @property
-    def uncapped_digest(self) -> str | None:
-        """Return the digest of the same without its register cap; None if it has none."""
-        if self.options.get("maxnreg") is None or self.override is not None:
-            return None
-        return replace(self, options={**self.options, "maxnreg": None}).digest
 
     @property
     def has_dot(self) -> bool:

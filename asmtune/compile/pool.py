@@ -1,7 +1,7 @@
 """Compiles many configs in parallel: workers take shares of them.
 
-A family is configs whose PTX likely differs in the register cap only. One worker takes all of it,
-so that LLVM runs once. Sketches take a tenth of the time of a compile, so a worker takes many
+A family is configs whose machine code is likely the same. One worker takes all of it, so that LLVM
+runs once. Sketches take a tenth of the time of a compile, so a worker takes many
 configs of one tile at once.
 """
 
@@ -58,13 +58,15 @@ end together."""
 
 
 def families(configs: Sequence[Config], lower: Lower) -> Iterator[list[Pair]]:
-    """Group configs whose PTX likely differs in the register cap only.
+    """Group configs whose machine code is likely the same.
 
     A request is made when its family's turn comes.
     """
 
     def key(config: Config) -> Config:
-        return Config(config.kwargs, config.num_warps, num_ctas=config.num_ctas)
+        return Config(
+            config.kwargs, config.num_warps, num_ctas=config.num_ctas, maxnreg=config.maxnreg
+        )
 
     for positions in _groups(configs, key):
         by_stages: dict[int, list[Pair]] = {}
@@ -82,21 +84,15 @@ def tiles(
 ) -> Iterator[list[Pair]]:
     """Split configs into shares of one tile; a request is made when its share's turn comes.
 
-    `most` gives the size of a share by how many configs are left. Configs that differ in the cap
-    alone stay together even beyond it.
+    `most` gives the size of a share by how many configs are left.
     """
     left = len(configs)
     for positions in _groups(configs, lambda config: tuple(sorted(config.kwargs.items()))):
-        share: list[Pair] = []
-        tile = [configs[position] for position in positions]
-        for family in _groups(tile, lambda config: config.with_cap(None)):
-            if share and len(share) + len(family) > most(left):
-                yield share
-                left -= len(share)
-                share = []
-            share += [(positions[place], lower(tile[place])) for place in family]
-        yield share
-        left -= len(share)
+        while positions:
+            size = max(1, most(left))
+            share, positions = positions[:size], positions[size:]
+            yield [(position, lower(configs[position])) for position in share]
+            left -= len(share)
 
 
 def _groups(configs: Sequence[Config], key: Callable[[Config], Hashable]) -> list[list[int]]:

@@ -119,11 +119,7 @@ def make_artifact(
     known = read_artifact(folders, request.digest)
     if known is not None:
         return known, False
-    message, uncapped = _message(request), request.uncapped_digest
-    parent = None if uncapped is None else read_artifact(folders, uncapped)
-    if isinstance(parent, Artifact) and {"llir", "ptx"} <= set(parent.outputs):
-        message["uncapped"] = {"metadata": parent.metadata, **parent.outputs}
-    outcome = _told(compiler.back_end.build(message), request, compiler)
+    outcome = _told(compiler.back_end.build(_message(request)), request, compiler)
     if not isinstance(outcome, Failure):
         outcome = Artifact(digest=request.digest, arch=_arch(request), **outcome)
     with contextlib.suppress(StoreError):

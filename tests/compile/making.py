@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,16 +45,9 @@ def _made(
     return outcome if isinstance(outcome, Failure) else outcome.reading
 
 
-def compiled_in(
-    sandbox: Sandbox, request: LowerRequest, limit_s: float = 60, parent: Artifact | None = None
-) -> Artifact | Failure:
-    """Compile a request; `parent` is the artifact without its register cap."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = ArtifactCache(Path(folder), 1 << 30)
-        if parent is not None:
-            cache.put(parent.digest, parent)
-        folders = NOWHERE if parent is None else cache.folders
-        made: Artifact | Failure = _made(sandbox, make_artifact, request, limit_s, folders)
+def compiled_in(sandbox: Sandbox, request: LowerRequest, limit_s: float = 60) -> Artifact | Failure:
+    """Compile a request."""
+    made: Artifact | Failure = _made(sandbox, make_artifact, request, limit_s)
     return made
 
 
