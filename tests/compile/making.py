@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from triton import knobs
+
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.lower import Lowering, LowerRequest
@@ -17,6 +19,14 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 NOWHERE = (Path("/dev/null/artifacts"),)
+
+
+def assembler(script: Path, body: str) -> dict[str, str]:
+    """Write an assembler that says its version as Triton's own; return the variables for it."""
+    own = knobs.nvidia.ptxas.path
+    script.write_text(f'#!/bin/sh\nptxas={own}\n[ "$1" = --version ] && exec $ptxas "$1"\n{body}\n')
+    script.chmod(0o755)
+    return dict.fromkeys(("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"), str(script))
 
 
 def accepted(lowering: Lowering, config: Config) -> LowerRequest:

@@ -35,14 +35,9 @@ def compiled(target: Target, settings: Settings, configs: list[Config] = CONFIGS
     return [made[position].digest for position in range(len(configs))]  # type: ignore[union-attr]
 
 
-def cache_of(settings: Settings) -> ArtifactCache:
-    """Open the cache as any part of the program opens it to get an artifact."""
-    return ArtifactCache(settings.artifacts_dir, settings.artifacts_bytes)
-
-
 def stand_in(settings: Settings) -> Path:
     """The folder that is written in the place of the user's."""
-    first, second = cache_of(settings).folders
+    first, second = ArtifactCache.of(settings).folders
     assert first == settings.artifacts_dir
     return second
 
@@ -65,7 +60,7 @@ def test_one_warning_and_on(target: Target, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert compiled(target, settings) == digests
-    assert all(isinstance(cache_of(settings).get(digest), Artifact) for digest in digests)
+    assert all(isinstance(ArtifactCache.of(settings).get(digest), Artifact) for digest in digests)
     assert (tmp_path / "cache").read_text() == "in the way"
 
 
@@ -122,7 +117,7 @@ def test_a_disk_that_fills_up_meanwhile(jobs: int, target: Target, small_disk: P
     with pytest.warns(ArtifactWarning, match="free some space") as told:
         digests = compiled(target, settings, configs)
     assert len(_ours(told)) == 1
-    assert all(isinstance(cache_of(settings).get(digest), Artifact) for digest in digests)
+    assert all(isinstance(ArtifactCache.of(settings).get(digest), Artifact) for digest in digests)
     entries = [*stand_in(settings).glob("*/*.gz"), *settings.artifacts_dir.glob("*/*.gz")]
     assert {path.name.partition(".")[0] for path in entries} == set(digests)
 
@@ -132,14 +127,14 @@ def test_a_read_only_folder_serves(target: Target, small_disk: Path) -> None:
     settings = Settings(cache_dir=small_disk, jobs=1)
     (old,) = compiled(target, settings, CONFIGS[:1])
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    before = cache_of(settings).get(old)
+    before = ArtifactCache.of(settings).get(old)
     assert isinstance(before, Artifact)
     with pytest.warns(ArtifactWarning, match="Read-only file system; make it writable") as told:
         new = compiled(target, settings, CONFIGS[:2])
     assert len(_ours(told)) == 1
     assert new[0] == old
     assert [path.name for path in stand_in(settings).glob("*/*")] == [f"{new[1]}.json.gz"]
-    assert cache_of(settings).trim() == 0
+    assert ArtifactCache.of(settings).trim() == 0
 
 
 def test_a_folder_that_is_deleted_meanwhile(target: Target, empty_settings: Settings) -> None:
@@ -150,4 +145,6 @@ def test_a_folder_that_is_deleted_meanwhile(target: Target, empty_settings: Sett
     subprocess.run(["rm", "-r", str(empty_settings.artifacts_dir)], check=True)
     digests = [outcome.digest for _, outcome in found if isinstance(outcome, CompiledConfig)]
     assert len(digests) == 2
-    assert all(isinstance(cache_of(empty_settings).get(digest), Artifact) for digest in digests)
+    assert all(
+        isinstance(ArtifactCache.of(empty_settings).get(digest), Artifact) for digest in digests
+    )

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from triton import knobs
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, entry_path
@@ -20,7 +19,7 @@ from asmtune.compile.seals import SECRET
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
-from tests.compile.making import accepted
+from tests.compile.making import accepted, assembler
 from tests.sample_kernels import scale_problem
 
 DIGEST = "ab" * 32
@@ -167,14 +166,10 @@ def test_another_assembler_has_artifacts_of_its_own(
     plain, script = made(), tmp_path / "ptxas"
     assert isinstance(plain, Artifact)
     for option in ("--opt-level 0", "--opt-level 1", "--no-such-option"):
-        script.write_text(
-            f'#!/bin/sh\n[ "$1" = --version ] && exec {knobs.nvidia.ptxas.path} --version\n'
-            f'exec {knobs.nvidia.ptxas.path} "$@" {option}\n'
-        )
-        script.chmod(0o755)
+        variables = assembler(script, f'exec $ptxas "$@" {option}')
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TRITON_PTXAS_PATH", str(script))
-            patch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(script))
+            for name, value in variables.items():
+                patch.setenv(name, value)
             wrapped = made(jobs=2)
         if "such" in option:
             assert isinstance(wrapped, Failure)

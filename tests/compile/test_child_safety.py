@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from triton import knobs
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import StoreError
 from asmtune.compile.sandbox import Sandbox
 from asmtune.measure.bench.child_bench import COMMAND as BENCH_CHILD
 from asmtune.workshop.regression.processes import COMMAND as BENCH_PROCESS
+from tests.compile.making import assembler
 from tests.compile.process_tree import comes_true
 
 ROOT = Path(__file__).parents[2]
@@ -117,13 +117,7 @@ def tagged(tag: str) -> dict[int, str]:
 @pytest.fixture
 def sleeping_ptxas(tmp_path: Path) -> dict[str, str]:
     """Variables for an assembler that sleeps, in a program of its own."""
-    script = tmp_path / "ptxas"
-    script.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec {knobs.nvidia.ptxas.path} --version\n'
-        "sleep 300 &\nwait\n"
-    )
-    script.chmod(0o755)
-    return {"TRITON_PTXAS_PATH": str(script), "TRITON_PTXAS_BLACKWELL_PATH": str(script)}
+    return assembler(tmp_path / "ptxas", "sleep 300 &\nwait")
 
 
 @pytest.mark.slow(seconds=8)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from triton import knobs
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
@@ -19,6 +18,7 @@ from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
+from tests.compile.making import assembler
 from tests.compile.process_tree import comes_true, descendants
 from tests.compile.readings import admit, deadly, digest_of
 from tests.sample_kernels import scale_problem
@@ -32,27 +32,17 @@ GROW = "held = []\nwhile True:\n    held.append(bytearray(1 << 26))\n"
 @pytest.fixture
 def faulty_ptxas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An assembler that hangs, dies or grows by the number of warps, and else is Triton's own."""
-    real, script = knobs.nvidia.ptxas.path, tmp_path / "ptxas"
+    script = tmp_path / "ptxas"
     cases = "\n".join(
         f"grep -q '^.reqntid {32 * warps}$' $file && {{ {fault}; }}"
         for warps, fault in FAULTS.items()
     )
-    script.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && exec {real} --version\n'
-        'for word; do case "$word" in *.ptx) file="$word";; esac; done\n'
-        f'{cases}\nexec {real} "$@"\n'
-    )
+    file = 'for word; do case "$word" in *.ptx) file="$word";; esac; done'
+    for name, value in assembler(script, f'{file}\n{cases}\nexec $ptxas "$@"').items():
+        monkeypatch.setenv(name, value)
     script.with_name("ptxas.py").write_text(GROW)
-    script.chmod(0o755)
-    monkeypatch.setenv("TRITON_PTXAS_PATH", str(script))
-    monkeypatch.setenv("TRITON_PTXAS_BLACKWELL_PATH", str(script))
-    _forget_workers()
+    release()  # what was started with another environment
     yield script
-    _forget_workers()
-
-
-def _forget_workers() -> None:
-    """End what was started with another environment."""
     release()
 
 

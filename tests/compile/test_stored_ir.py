@@ -142,27 +142,15 @@ def cast_to(kind: Any) -> Any:
 
 def test_kernels_of_one_source_stay_apart(target: Target, empty_settings: Settings) -> None:
     """Two functions of the same lines that differ in a type alone have TTIR of their own."""
-    texts = [
-        ttir(
-            lowering(
-                Problem(cast_to(kind), {"x_ptr": tensor(torch.float32)}, (1,)),
-                target,
-                empty_settings,
-            ),
-            Config({}),
-        )
-        for kind in (tl.float16, tl.bfloat16)
-    ]
+    kernels = (cast_to(kind) for kind in (tl.float16, tl.bfloat16))
+    problems = [Problem(kernel, {"x_ptr": tensor(torch.float32)}, (1,)) for kernel in kernels]
+    texts = [ttir(lowering(made, target, empty_settings), Config({})) for made in problems]
     assert ["bf16" in text for text in texts] == [False, True]
 
 
 def test_a_value_without_a_text_is_not_stored(target: Target, empty_settings: Settings) -> None:
     """TTIR that depends on an object whose text is an address is made each time."""
-    made = lowering(
-        Problem(scale_problem().kernel, {**scale_problem().arguments}, (4,), {"n": 4096}),
-        target,
-        empty_settings,
-    )
+    made = lowering(scale_problem(), target, empty_settings)
     made.__dict__["_source"] = repr(object())
     ttir(made)
     assert files(empty_settings, "ttir") == []
@@ -170,9 +158,8 @@ def test_a_value_without_a_text_is_not_stored(target: Target, empty_settings: Se
 
 def test_what_options_decide_is_not_stored(target: Target, empty_settings: Settings) -> None:
     """TTIR of a kernel that asks for its warps is made for each number of them."""
-    made = lowering(
-        Problem(asks_for_warps, {"x_ptr": tensor(torch.int32)}, (1,)), target, empty_settings
-    )
+    problem = Problem(asks_for_warps, {"x_ptr": tensor(torch.int32)}, (1,))
+    made = lowering(problem, target, empty_settings)
     texts = {ttir(made, Config({}, num_warps=warps)) for warps in (4, 8)}
     assert len(texts) == 2
     assert files(empty_settings, "ttir") == []
