@@ -163,42 +163,19 @@ def test_tritons_cache_holds_what_triton_writes(
     assert handed.metadata == own.metadata
 
 
-def _set_hook(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(knobs.runtime, "add_stages_inspection_hook", lambda *_: None)
-
-
-def _listen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(knobs.compilation, "listener", lambda **_: None)
-
-
-def _set_knob(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(vars(knobs.compilation), "disable_line_info", True)
-
-
-def _patch_stage(patch: pytest.MonkeyPatch) -> None:
-    own = stages.CUDABackend.make_cubin
-    patch.setattr(stages.CUDABackend, "make_cubin", lambda *given: own(*given))
-
-
-def _variable(name: str) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: patch.setenv(name, "1")
-
-
+BACKEND, OWN_STAGE = stages.CUDABackend, stages.CUDABackend.make_cubin
 WATCHES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "a hook": _set_hook,
-    "a listener": _listen,
-    "a knob": _set_knob,
-    "a patched stage": _patch_stage,
-    **{
-        name: _variable(name)
-        for name in (
-            "TRITON_KERNEL_DUMP",
-            "TRITON_KERNEL_OVERRIDE",
-            "TRITON_ALWAYS_COMPILE",
-            "MLIR_ENABLE_DUMP",
-            "TRITON_DISABLE_LINE_INFO",
-        )
-    },
+    "hook": lambda p: p.setattr(knobs.runtime, "add_stages_inspection_hook", lambda *_: None),
+    "listener": lambda p: p.setattr(knobs.compilation, "listener", lambda **_: None),
+    "knob": lambda p: p.setitem(vars(knobs.compilation), "disable_line_info", True),
+    "stage": lambda p: p.setattr(
+        stages.CUDABackend, "make_cubin", lambda *given: OWN_STAGE(*given)
+    ),
+    "dump": lambda p: p.setenv("TRITON_KERNEL_DUMP", "1"),
+    "override": lambda p: p.setenv("TRITON_KERNEL_OVERRIDE", "1"),
+    "compile": lambda p: p.setenv("TRITON_ALWAYS_COMPILE", "1"),
+    "dump of MLIR": lambda p: p.setenv("MLIR_ENABLE_DUMP", "1"),
+    "line numbers": lambda p: p.setenv("TRITON_DISABLE_LINE_INFO", "1"),
 }
 
 
