@@ -79,7 +79,7 @@ def test_counts_add_up(funnel: Funnel) -> None:
     assert places == [None] * 4 + ["score"] + ["compile"] + ["rules"] * 6
     (below,) = (verdict for verdict in report.verdicts if verdict.dropped_at == "score")
     assert str(below.reasons[0]) == "rank: rank 4 by by block, 3 are kept"
-    assert set(report.seconds) == {"generate", "compile", "caps", "score"}
+    assert set(report.seconds) == {"generate", "compile", "score"}
     assert (report.target, report.scorer, report.kernel) == ("H200", "by block", "scale")
 
 

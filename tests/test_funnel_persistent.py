@@ -79,7 +79,7 @@ SUMS = {"BLOCK": (32, 64, 128, 256), "num_warps": (1, 2)}
 def test_tiles_of_a_recurrence_are_held(funnel: Funnel) -> None:
     """Only warps are searched, at the default's tile; the report says why and what to do."""
     space = Space(SUMS, default=Config({"BLOCK": 128}, num_warps=1))
-    report = replace(funnel, caps=False).prune(running_sums(16), space)
+    report = funnel.prune(running_sums(16), space)
     assert {v.config.kwargs["BLOCK"] for v in report.verdicts} == {128}
     assert {v.config.num_warps for v in report.verdicts} == {1, 2}
     note = report.notes[0]

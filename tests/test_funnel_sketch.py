@@ -95,7 +95,7 @@ def test_what_is_compiled(funnel: Funnel) -> None:
 
 def test_the_prediction_is_of_the_sketch(target: Target, settings: Settings) -> None:
     """The roofline of the sketches' features ranks, and their microseconds are told."""
-    funnel = Funnel(target, make_scorer("roofline"), settings, compile=Keep(1), caps=False)
+    funnel = Funnel(target, make_scorer("roofline"), settings, compile=Keep(1))
     problem, configs = product_problem(), list(TILES.configs())
     sketched = funnel.front(problem).verdicts(configs, "sketch", {})
     report = funnel.prune(problem, TILES)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import InputError
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, target_names
-from asmtune.core.occupancy import occupancy, register_cap_for
+from asmtune.core.occupancy import occupancy
 
 TARGETS = st.sampled_from([load_target(name) for name in target_names()])
 WARPS = st.integers(1, 40)
@@ -154,36 +154,6 @@ def test_what_is_resident_fits(target: Target, num_warps: int, registers: int, s
     assert bool(found.reason) == (programs == 0)
 
 
-@given(TARGETS, WARPS, st.integers(1, 40))
-def test_register_cap_is_tight(target: Target, num_warps: int, programs: int) -> None:
-    """At the cap that many programs fit, and at the next larger one they do not."""
-    cap = register_cap_for(target, num_warps, programs)
-    if cap is None:
-        assert occupancy(target, num_warps, 8, 0).programs_per_sm < programs
-        return
-    assert cap % 8 == 0
-    assert 8 <= cap <= target.max_registers_per_thread
-    assert occupancy(target, num_warps, cap, 0).programs_per_sm >= programs
-    assert occupancy(target, num_warps, cap + 8, 0).programs_per_sm < programs
-
-
-@pytest.mark.parametrize(
-    ("num_warps", "programs", "cap"),
-    [
-        (4, 4, 128),
-        (8, 1, 248),
-        (8, 2, 128),
-        (8, 8, 32),
-        (8, 9, None),  # 72 warps
-        (1, 33, None),  # 32 blocks
-        (33, 1, None),  # 1056 threads
-    ],
-)
-def test_register_cap_by_hand(num_warps: int, programs: int, cap: int | None) -> None:
-    """Caps of an H200: 65536 registers in 4 partitions, in units of 8 a thread."""
-    assert register_cap_for(load_target("H200"), num_warps, programs) == cap
-
-
 @pytest.mark.parametrize(
     ("name", "num_warps", "registers", "shared", "scalars", "expected"),
     [
@@ -225,5 +195,3 @@ def test_bad_arguments_are_named() -> None:
             arguments = {"num_warps": 4, "registers_per_thread": 32, "shared_bytes": 0, name: value}
             with pytest.raises(InputError, match=rf"^{name} must be a whole number of at least"):
                 occupancy(load_target("H200"), **arguments)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="programs must be"):
-        register_cap_for(load_target("H200"), 1, 0)

@@ -29,7 +29,6 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.predict.prune.caps import RULE as DERIVED_CAP
 from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import (
@@ -75,9 +74,6 @@ CompileOption = Annotated[
 ]
 Tiles = Annotated[
     bool, typer.Option("--search-held-tiles", help="Search a recurrence's held tiles as well.")
-]
-Caps = Annotated[
-    bool, typer.Option(help="Add maxnreg where one more program fits, if the space has none.")
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
@@ -132,7 +128,6 @@ def prune_report(
     compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
-    caps: Caps = True,
     format: FormatOption = ReportFormat.TABLE,  # noqa: A002
     output: Output = None,
     timings: TimingsOption = None,
@@ -150,9 +145,8 @@ def prune_report(
     seeds. triton-configs is the kept configs as triton.autotune takes them.
 
     Findings, under --check: the default config cannot run; a config made the
-    compiler fail for a reason that no rule names; a kept config spills. Configs
-    whose register cap asmtune itself added do not count. What was only ranked or sketched never
-    met LLVM or ptxas: --compile all looks for failures there as well.
+    compiler fail for a reason that no rule names; a kept config spills. What was only ranked or
+    sketched never met LLVM or ptxas: --compile all looks for failures there as well.
 
     Without a kernel, the names of those that come with asmtune are printed. If no config can run on
     one of the targets, stderr says so, the others are reported, and the exit status is 1.
@@ -173,7 +167,7 @@ def prune_report(
             kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space
         )
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
-        choices |= {"caps": caps, "search_held_tiles": tiles}
+        choices["search_held_tiles"] = tiles
         made = _made(_grouped(arguments, target), choices, timings, stored)
     write_result(_rendered(made, format), output)
     listed = [report for reports in made.reports for report in reports]
@@ -326,8 +320,6 @@ def findings(report: PruneReport) -> Iterable[str]:
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:
-        if any(reason.rule == DERIVED_CAP for reason in verdict.reasons):
-            continue  # asmtune added the config; the user's own has no cap
         failure = verdict.failure
         if failure is not None and failure.stage != "rules" and failure.kind not in named:
             yield f"{report.target}: {verdict.config}: {failure}"

@@ -106,29 +106,6 @@ def _reasons(
     }
 
 
-def register_cap_for(target: Target, num_warps: int, programs: int) -> int | None:
-    """Find the largest register cap at which that many programs fit on an SM.
-
-    Returns:
-        Registers a thread, a multiple of one thread's share of the allocation unit (8 on NVIDIA
-        devices); None if no cap makes room, for want of warps or blocks. Shared memory is not
-        looked at.
-
-    Raises:
-        InputError: An argument is not a whole number of at least 1.
-    """
-    _check_whole("num_warps", num_warps, 1)
-    _check_whole("programs", programs, 1)
-    if programs > min(_warp_limit(target, num_warps), _block_limit(target, num_warps)):
-        return None
-    step = target.register_allocation_unit // target.warp_size
-    largest = target.max_registers_per_thread // step * step
-    for cap in range(largest, 0, -step):
-        if _register_limit(target, num_warps, cap) >= programs:
-            return cap
-    return None
-
-
 def _warp_limit(target: Target, num_warps: int) -> int:
     """Count whole programs in the warp slots, as `cudaOccMaxBlocksPerSMWarpsLimit`."""
     if num_warps * target.warp_size > target.max_threads_per_block:

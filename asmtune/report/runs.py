@@ -72,14 +72,9 @@ def _before_compiling(run: TracedRun, candidates: int, compiled: int) -> Iterato
     dropped = run.ranking.dropped if run.ranking is not None else ()
     for fallen in dropped:
         yield FunnelLine(fallen.stage, fallen.reason, -fallen.count)
-    # Caps are read off machine code, so that what has one was not of the space.
-    capped = any(p.config.maxnreg for p in run.ranking.configs) if run.ranking else False
-    added = 0 if capped else sum(config.maxnreg is not None for config in run.compiled())
-    left = candidates - sum(fallen.count for fallen in dropped) - (compiled - added)
+    left = candidates - sum(fallen.count for fallen in dropped) - compiled
     if left > 0:
         yield FunnelLine("prediction", "not compiled", -left)
-    if added:
-        yield FunnelLine("caps", "added", added)
 
 
 MOST_ROWS: Final = 25
@@ -138,8 +133,7 @@ def _seconds(run: TracedRun) -> ReportTable:
 def _funnel(run: TracedRun) -> ReportTable:
     table = plain_table("Dropped configs by stage", ("stage", "reason", "configs"), left=2)
     for step in funnel_steps(run):
-        shown = f"+{step.configs}" if step.stage == "caps" else str(step.configs)
-        table.add_row(one_line(step.stage), one_line(step.what), shown)
+        table.add_row(one_line(step.stage), one_line(step.what), str(step.configs))
     return table
 
 

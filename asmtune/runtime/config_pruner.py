@@ -108,7 +108,6 @@ def _kept(
         choices.scorer,
         Settings.from_environment(),
         choices.keep,
-        caps=False,
         compile=choices.compile,
     )
     report = funnel.prune(problem, Space.from_configs(configs))

@@ -74,8 +74,6 @@ class BackgroundCompiler:
         known: outcomes of compiles by digest, shared between problems.
         stragglers: the front's progress.
         one_by_one: whether `collect` returns verdicts as they come, for a short list.
-        likely: returns configs that will likely be asked for after a short list, best first;
-            workers that have nothing left of it compile them into `known`.
         first: called in a thread with the first config that is worth timing.
     """
 
@@ -86,14 +84,11 @@ class BackgroundCompiler:
         stragglers: StragglerTimer,
         *,
         one_by_one: bool = False,
-        likely: Callable[[], Sequence[Config]] = tuple,
         first: Callable[[Verdict], None] | None = None,
     ) -> None:
         self._front, self._known, self._stragglers = front, known, stragglers
-        self._threads = ThreadPoolExecutor(3, "asmtune-compile", carried())
-        self._one_by_one, self._likely, self._first = one_by_one, likely, first
-        self._tried_early: set[Config] = set()
-        self._early: Future[list[Verdict]] | None = None
+        self._threads = ThreadPoolExecutor(2, "asmtune-compile", carried())
+        self._one_by_one, self._first = one_by_one, first
         self._batch: tuple[Config, ...] = ()
         self._left: dict[Config, None] = {}
         self._arrived: queue.SimpleQueue[Verdict] = queue.SimpleQueue()
@@ -108,9 +103,7 @@ class BackgroundCompiler:
         self.close()
 
     def close(self) -> None:
-        """End what is being compiled; of a whole list, what was begun early may end by itself."""
-        if self._early is not None and self._future is None:
-            wait([self._early], LEAST_S)
+        """End what is being compiled."""
         self._front.stop()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
@@ -150,7 +143,6 @@ class BackgroundCompiler:
         future = self._future
         if future is None:
             return []
-        self._begin_early()
         while not (verdicts := self._take()) and not future.done():
             self._give_up()
             wait([future], _ARRIVAL_S)
@@ -177,21 +169,6 @@ class BackgroundCompiler:
     def _drop(self, verdicts: Sequence[Verdict]) -> None:
         for verdict in verdicts:
             self._left.pop(verdict.config, None)
-
-    def _begin_early(self) -> None:
-        """Have workers without work compile what will likely be asked for next.
-
-        An error of it is raised where that is asked for.
-        """
-        busy = self._early is not None and not self._early.done()
-        if busy or len(self._left) >= self._front.workers.jobs:
-            return
-        configs = [config for config in self._likely() if config not in self._tried_early]
-        if configs:
-            self._tried_early.update(configs)
-            # Stragglers are those of the list.
-            front = self._front.without_listener()
-            self._early = self._threads.submit(front.verdicts, configs, "assembly", self._known)
 
     def _arrive(self, verdict: Verdict) -> None:
         self._arrived.put(verdict)

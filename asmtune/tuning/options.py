@@ -32,8 +32,6 @@ class Effort:
         pace: configs a batch, and the expected gain below which the search ends. A space of
             no more configs than its first batch is compiled whole, without sketches.
         limits: seconds and compiles at most, and how many finalists there are.
-        caps: configs whose `maxnreg` is read off the best ones' machine code, at most; only
-            where the space has no such axis.
         policy: how to time.
     """
 
@@ -42,7 +40,6 @@ class Effort:
     scorer: str = "learned"
     pace: BatchSizes = field(default_factory=BatchSizes)
     limits: Limits = field(default_factory=Limits)
-    caps: int = 8
     policy: TimingPolicy = field(default_factory=TimingPolicy)
 
 
@@ -53,7 +50,6 @@ EFFORTS: Final = {
             name="quick",
             pace=BatchSizes(first=16, batch=16, gain=0.1),
             limits=Limits(finalists=4),
-            caps=0,
             policy=TimingPolicy(fine_rounds=12),
         ),
         Effort(name="balanced", pace=BatchSizes(first=32, batch=24, gain=0.02)),
@@ -61,7 +57,6 @@ EFFORTS: Final = {
             name="thorough",
             pace=BatchSizes(first=48, batch=48, trial=32, gain=0.002),
             limits=Limits(finalists=16),
-            caps=16,
             policy=TimingPolicy(fine_rounds=40),
         ),
         Effort(
@@ -69,7 +64,6 @@ EFFORTS: Final = {
             strategy="exhaustive",
             pace=BatchSizes(first=64, batch=64, trial=64, gain=0.0),
             limits=Limits(finalists=16),
-            caps=32,
             policy=TimingPolicy(fine_rounds=40),
         ),
     )

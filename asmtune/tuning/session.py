@@ -1,7 +1,7 @@
 """`Session`: one search, from a request to its record.
 
 configs -> sketches of a sample -> [compile a batch | sketch the rest, time the last batch]...
--> caps -> finals -> record
+-> finals -> record
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from asmtune.tuning.run_log import RunWatch, tell_of_failures
 from asmtune.tuning.search.base import Predictor, Strategy
 from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import WholeList, make_strategy
-from asmtune.tuning.stages import BenchTimer, FinalDecision, SearchSetup, Stages, derived_caps
+from asmtune.tuning.stages import BenchTimer, FinalDecision, SearchSetup, Stages
 
 
 class AccuracyWarning(UserWarning):
@@ -140,8 +140,6 @@ class Session:
             ranking.stop()
             for note in funnel.scorer.notes(funnel.target) if search.has_model else ():
                 watch.note(note)
-            if "maxnreg" not in request.space.axes:
-                stages.caps()
             decision = stages.finals()
             for note in (*bench.notes, *self._accuracy_notes(request, state, decision)):
                 watch.note(note)
@@ -199,13 +197,11 @@ class Session:
         else:
             predictor = Predictor(funnel.scorer, funnel.target)
             strategy = make_strategy(effort.strategy, options.seed, predictor, effort.pace)
-        has_caps = any(config.maxnreg is not None for config in state.configs)
-        likely = tuple if has_caps else partial(derived_caps, funnel, state, effort)
         # The front end runs hooks, which would write to what the bench times.
         hooked = any(config.pre_hook for config in state.configs)
         first = None if hooked else partial(_build_launcher, front)
         compiler = BackgroundCompiler(
-            front, funnel.known, stragglers, one_by_one=whole, likely=likely, first=first
+            front, funnel.known, stragglers, one_by_one=whole, first=first
         )
         return SearchSetup(state, strategy, compiler, effort.limits)
 

@@ -1,4 +1,4 @@
-"""The stages of a run once the bench is open: search, caps and finals, which name the winner."""
+"""The stages of a run once the bench is open: search and finals, which name the winner."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ from asmtune.ir.ttir.slots import ConfigSlots
 from asmtune.measure.bench.base import Bench, TimingCandidate
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.race import winner
-from asmtune.predict.prune.caps import caps_for
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.tuning.background_compiler import BackgroundCompiler
-from asmtune.tuning.options import Effort, TuneOptions
+from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Limits, SearchResult, Strategy
 from asmtune.tuning.search.loop import batch_of, run
@@ -115,13 +114,6 @@ class BenchTimer:
                     "launch", "lost", "its artifact is no longer in the cache"
                 )
         return entrants, lost
-
-
-def derived_caps(funnel: Funnel, state: SearchState, effort: Effort) -> list[Config]:
-    """Return the fastest configs so far with caps on their registers."""
-    fastest = state.finalists(effort.limits.finalists)
-    parents = [verdict for verdict in fastest if verdict.config.maxnreg is None]
-    return list(caps_for(parents, funnel.cap_source(), effort.caps))
 
 
 @dataclass(frozen=True)
@@ -216,19 +208,6 @@ class Stages:
         if not ended.finalists:
             raise self._nothing(ended)
         return ended.reason
-
-    def caps(self) -> None:
-        """Try caps on the registers of the fastest configs, read off their machine code."""
-        derived = derived_caps(self.funnel, self.state, self.options.effort)
-        if not derived:
-            return
-        with self.watch.timed_stage("caps"):
-            verdicts = self.front.verdicts(derived, "assembly", self.funnel.known)
-            self.state.add_verdicts(verdicts)
-            self.watch.batch(verdicts, 0.0)
-            outcomes = self.timer.trial([verdict for verdict in verdicts if verdict.kept])
-            self.state.add_outcomes(outcomes)
-            self.watch.trial(outcomes, None)
 
     def finals(self) -> FinalDecision:
         """Time the fastest configs and the default afresh; one of them wins.

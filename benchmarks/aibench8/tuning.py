@@ -82,7 +82,7 @@ class TaskTuner:
         others = [config for config in search.space.configs(**shape) if config != default]
         drawn = random.Random(seed).sample(others, min(timings - 1, len(others)))
         drawn_search = replace(search, space=Space.from_configs([default, *drawn]))
-        effort = replace(self.effort, name="chance", strategy="exhaustive", scorer="chance", caps=0)
+        effort = replace(self.effort, name="chance", strategy="exhaustive", scorer="chance")
         return self._run(drawn_search, f"chance{seed}", effort, seed)
 
     def _run(self, search: Search, run: str, effort: Effort, seed: int) -> TuningResult:

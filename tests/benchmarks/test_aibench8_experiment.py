@@ -179,7 +179,7 @@ def test_a_kernel_from_tuning_to_result(
         return DedupBench(setup.lowering.problem, LocalBench(setup, machine))
 
     settings = Settings(cache_dir=tmp_path, jobs=1)
-    effort = replace(EFFORTS["balanced"], scorer="roofline", caps=0)
+    effort = replace(EFFORTS["balanced"], scorer="roofline")
     tuner = TaskTuner(DEVICE, effort, settings, opener)
 
     def launched(problem: Problem, *_: Any) -> Any:

@@ -197,7 +197,7 @@ def halved(x: torch.Tensor, out: torch.Tensor) -> None:
 def test_a_function_in_python() -> None:
     """`prune_report` takes a function with its arguments, and finds the decorator's space."""
     x = torch.empty(4096, device="meta")
-    report = asmtune.prune_report(halved, x, x, target="H200", caps=False)
+    report = asmtune.prune_report(halved, x, x, target="H200")
     assert len(report.verdicts) == 6
     assert report.shape == {"n": 4096}
     with pytest.raises(ArgumentTypeError, match="is a kernel"):
@@ -212,7 +212,7 @@ def test_a_function_in_python() -> None:
 def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> None:
     """The kept configs are code that runs, and seeds of the kernel that is named."""
     saved = tmp_path / "report.json"
-    named = ("--axis", "BLOCK=64,256", "--arg", "x=fp16[4096]", "--keep", "2", "--no-caps")
+    named = ("--axis", "BLOCK=64,256", "--arg", "x=fp16[4096]", "--keep", "2")
     ran = commands.run(
         "prune-report", f"{file}:follows", *named, "--format", "json", "-o", str(saved)
     )
@@ -234,7 +234,7 @@ def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> No
 
 def test_an_automatic_space(commands: Commands, file: Path) -> None:
     """`--space auto` finds block sizes, warps and bounds by the source and the launch's sizes."""
-    named = ("--arg", "x=fp32[2000]", "--space", "auto", "--no-caps", "--keep", "100%")
+    named = ("--arg", "x=fp32[2000]", "--space", "auto", "--keep", "100%")
     (report,) = reports(commands, f"{file}:follows", *named, "--compile", "all")
     rows = {(v["config"]["BLOCK"], v["config"]["num_warps"]) for v in report["verdicts"]}
     assert rows == {(b, w) for b in (64, 128, 256, 512, 1024, 2048) for w in (1, 2, 4, 8, 16)}

@@ -102,7 +102,6 @@ PROPOSAL: Final = {
 KERNEL: Final = ("--arg", "x=fp16[n]", "--arg", "n=65536", "--grid", "cdiv(n, BLOCK)")
 HOST: Final = ("--arg", "x=fp16[65536]")
 AXES: Final = ("--axis", "BLOCK=128,256", "--axis", "num_warps=2,4")
-NO_CAPS: Final = ("--no-caps", "--format", "json")
 
 
 def cases() -> list[tuple[str, str, set[tuple[int, int]], tuple[str, ...]]]:
@@ -145,7 +144,7 @@ def test_each_form_is_read_alike(
 ) -> None:
     """The report and `explain` judge the configs that the form names, and no others."""
     subject = f"{file}:{form if way == 'kernel' else 'host'}"
-    (report,) = read(commands, "prune-report", subject, *given, *NO_CAPS)["reports"]
+    (report,) = read(commands, "prune-report", subject, *given, "--format", "json")["reports"]
     configs = [verdict["config"] for verdict in report["verdicts"]]
     assert {(one["BLOCK"], one["num_warps"]) for one in configs} == wanted
     assert report["counts"]["candidates"] == len(wanted)

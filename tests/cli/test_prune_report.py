@@ -14,9 +14,6 @@ import pytest
 from typer.main import get_command
 
 from asmtune.cli.app import app
-from asmtune.cli.prune_report import findings
-from asmtune.core.config import Config
-from asmtune.core.records.verdicts import Features, PruneReport, Reason, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.rules import RULES
 from tests.command_lines import Commands
@@ -63,14 +60,14 @@ def test_axes_are_dtypes_and_sizes_too(commands: Commands) -> None:
 
 def test_the_terms_of_a_score(commands: Commands) -> None:
     """The table of kept configs and the rows of JSON show the points of each count."""
-    ran = commands.run(*SMALL, "--scorer", "weights", "--no-caps")
+    ran = commands.run(*SMALL, "--scorer", "weights")
     (head,) = (line for line in ran.out.splitlines() if " rank " in line)
     names = [text.strip() for text in head.split("┃")]
     at = names.index("score")
     terms = ["mma_sync pts", "cp_async pts", "bar_sync pts", "bra pts", "ret pts"]
     assert names[at + 1 : at + 6] == terms
     assert "that ten configs kept on 51 recorded tasks" in ran.out
-    ran = commands.run(*SMALL, "--scorer", "weights", "--no-caps", "--format", "json")
+    ran = commands.run(*SMALL, "--scorer", "weights", "--format", "json")
     for row in json.loads(ran.out)["reports"][0]["verdicts"]:
         points, read = row["points"], row["features"]
         assert sum(points.values()) == row["score"]
@@ -234,20 +231,6 @@ def test_check(commands: Commands) -> None:
     assert (clean.code, clean.err) == (0, "")
 
 
-def test_caps_that_asmtune_added_are_no_findings() -> None:
-    """A spill is a finding, unless asmtune itself added the register cap of the config."""
-    capped = Config({"BLOCK": 1}, maxnreg=32)
-    spills = Features({"spill_words": 4.0})
-    added = Reason("derived_cap", "maxnreg 32 makes room for 2 programs")
-    kept = [
-        Verdict(Config({"BLOCK": 1}), True, features=Features({"spill_words": 0.0})),
-        Verdict(capped, True, features=spills),
-        Verdict(capped, True, features=spills, reasons=(added,)),
-    ]
-    report = PruneReport("k", {}, {}, "H200", "roofline", tuple(kept), {}, {})
-    assert [*findings(report)] == [f"H200: {capped}: kept, and spills 4 words a thread"]
-
-
 def test_check_tells_of_failures(commands: Commands) -> None:
     """A config that the compiler refuses for a reason that no rule names is a finding."""
     plain = ("prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16", "--arg", "n=1000")
@@ -395,8 +378,8 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
     assert b"\x1b" not in out
 
 
-def test_tiles_and_caps(commands: Commands) -> None:
-    """A recurrence's tiles are held, and searched on request; caps are left out likewise."""
+def test_held_tiles(commands: Commands) -> None:
+    """A recurrence's tiles are held, and searched on request."""
     recurrence = str(REPOSITORY / "benchmarks" / "corpus" / "families" / "gru_scan.py")
     asked = (
         "prune-report", recurrence, "--shape", "batch=1,time=1024,width=1024",
@@ -404,9 +387,8 @@ def test_tiles_and_caps(commands: Commands) -> None:
         "--axis", "num_warps=2", "--scorer", "chance", "--format", "json",
     )  # fmt: skip
     for options, tiles in (((), {64, 128}), (("--search-held-tiles",), {64, 128, 256})):
-        ran = commands.run(*asked, "--check", "--no-caps", *options)
+        ran = commands.run(*asked, "--check", *options)
         assert (ran.code, ran.err) == (0, "")
         (report,) = json.loads(ran.out)["reports"]
         assert {verdict["config"]["BLOCK"] for verdict in report["verdicts"]} == tiles
-        assert all("maxnreg" not in verdict["config"] for verdict in report["verdicts"])
         assert report["notes"][0].startswith("recurrence: a sequential loop carries state")

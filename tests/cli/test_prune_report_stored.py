@@ -152,9 +152,9 @@ def test_a_config_that_its_rank_would_not_compile() -> None:
     product = product_problem()
     axes = {"BLOCK_M": (64, 128), "BLOCK_N": (64, 128), "BLOCK_K": (32,), "num_warps": (4, 8)}
     space = Space(axes)
-    plain = prune_report(product, space, compile=1, caps=False)
+    plain = prune_report(product, space, compile=1)
     last = [verdict for verdict in plain.verdicts if verdict.dropped_at == "sketch"][-1]
-    report = prune_report(product, space, compile=1, caps=False, stored=last.config)
+    report = prune_report(product, space, compile=1, stored=last.config)
     assert report.stored is not None
     assert report.stored.config == last.config
     assert report.stored.features is not None

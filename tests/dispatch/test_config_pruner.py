@@ -47,7 +47,7 @@ def test_the_best_are_kept(tuned: Any) -> None:
     problem = asmtune.Problem(
         scale, {"x_ptr": X, "y_ptr": X, "n": 1 << 20}, lambda v: (-(-(1 << 20) // v["BLOCK"]),)
     )
-    report = asmtune.prune_report(problem, CONFIGS, target="H200", keep=2, caps=False)
+    report = asmtune.prune_report(problem, CONFIGS, target="H200", keep=2)
     ranked = [v.config.to_dict() for v in report.verdicts if v.rank in (1, 2)]
     assert [asmtune.Config.of(one).to_dict() for one in kept] == ranked
 

@@ -28,7 +28,7 @@ SHAPE = {"M": 1000, "N": 520, "K": 200}
 
 def funnel(settings: Settings, target: str = "H200") -> Funnel:
     """A funnel that judges each config by its assembly."""
-    return Funnel(load_target(target), make_scorer("roofline"), settings, caps=False)
+    return Funnel(load_target(target), make_scorer("roofline"), settings)
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ def test_a_large_space_is_sketched_whole(settings: Settings) -> None:
     """Where Triton's kernels would be ranked by arithmetic first, all of Gluon's are sketched."""
     blocks = [128 << at for at in range(5)]
     space = Space({"BLOCK": blocks, "num_warps": (1, 2, 4, 8), "num_stages": tuple(range(1, 10))})
-    chosen = Funnel(
-        load_target("H200"), make_scorer("roofline"), settings, caps=False, compile=Keep(1)
-    ).prune(scale_problem(), space)
+    chosen = Funnel(load_target("H200"), make_scorer("roofline"), settings, compile=Keep(1)).prune(
+        scale_problem(), space
+    )
     assert len(chosen.verdicts) == 180
     assert sum(verdict.dropped_at == "sketch" for verdict in chosen.verdicts) >= 170
     assert sum(GLUON_NOTE in note for note in chosen.notes) == 1

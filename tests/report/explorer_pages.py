@@ -62,9 +62,7 @@ def made(
     """Reports of a space, one a target, of which two are kept, near ties and the default."""
     machines = [load_target(name) for name in targets]
     reports = tuple(
-        Funnel(machine, make_scorer("roofline"), settings, Keep.of("2"), caps=False).prune(
-            problem, space
-        )
+        Funnel(machine, make_scorer("roofline"), settings, Keep.of("2")).prune(problem, space)
         for machine in machines
     )
     return Made(problem, reports, CodeMaker(machines, settings, ProgressListener()))

@@ -44,7 +44,7 @@ def judged(
     problem: Problem, configs: Sequence[Config], target: Target, settings: Settings, keep: int = 9
 ) -> PruneReport:
     """Configs judged by the roofline."""
-    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.of(str(keep)), caps=False)
+    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.of(str(keep)))
     return funnel.prune(problem, Space.from_configs(configs))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -21,12 +21,6 @@ CONFIGS = [Config({"B": i}) for i in range(8)]
 SLOW = CONFIGS[3]
 
 
-class Jobs:
-    """Stands for workers."""
-
-    jobs = 2
-
-
 @dataclass
 class Workers:
     """Stands for a front: all configs are quick but one, which ends only when it is stopped."""
@@ -36,12 +30,6 @@ class Workers:
     progress: ProgressListener = field(default_factory=ProgressListener)
     stopped: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
-
-    workers = Jobs()
-
-    def without_listener(self) -> Workers:
-        """The same for another thread."""
-        return replace(self, progress=ProgressListener())
 
     def verdicts(
         self,
@@ -196,31 +184,3 @@ def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     came = collected(compiler_of(LastMinute(), one_by_one=True))
     (lost,) = [verdict.failure for verdict in came if verdict.failure is not None]
     assert lost.detail.startswith("given up after")
-
-
-@dataclass
-class ListFront(Workers):
-    """Stands for a front whose last config waits until another batch was asked for."""
-
-    batches: list[list[Config]] = field(default_factory=list)
-    early: threading.Event = field(default_factory=threading.Event)
-
-    def compiled(self, configs: Sequence[Config]) -> Iterator[Config]:
-        """The configs of a batch; the list's last one only after the early batch."""
-        self.batches.append(list(configs))
-        if configs[0] not in CONFIGS:
-            self.early.set()
-        for config in configs:
-            if config == CONFIGS[-1]:
-                assert self.early.wait(30)
-            yield config
-
-
-def test_idle_workers_compile_what_comes_next() -> None:
-    """While the last of a short list is compiled, others get what is likely next, each once."""
-    front, known = ListFront(), dict[Any, Any]()
-    caps = [config.with_cap(64) for config in CONFIGS[:2]]
-    came = collected(compiler_of(front, known, one_by_one=True, likely=lambda: caps))
-    assert [verdict.config for verdict in came] == CONFIGS
-    assert front.batches == [CONFIGS, caps]
-    assert known.keys() == {*CONFIGS, *caps}

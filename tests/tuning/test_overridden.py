@@ -179,15 +179,6 @@ def test_an_edited_file_is_a_new_candidate(tmp_path: Path, ptx: str) -> None:
     assert third.record.winner.ir_override is None
 
 
-def test_no_cap_is_derived_of_a_file(tmp_path: Path, ptx: str) -> None:
-    """A file says itself how many registers it may have: a cap beside it would do nothing."""
-    space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
-    record = tuned(tmp_path, space, effort="exhaustive").record
-    measured = [m.config for m in record.measurements]
-    assert any(config.ir_override for config in measured)
-    assert not any(config.ir_override and config.maxnreg for config in measured)
-
-
 def test_a_file_that_nobody_gave_is_never_launched(tmp_path: Path, ptx: str) -> None:
     """A stored name without a file among the configs is told, not looked for."""
     space = listed(tmp_path / "add.ptx", "// better\n" + ptx)

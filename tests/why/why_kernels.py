@@ -135,7 +135,7 @@ def why(
 ) -> Explanation:
     """Why the first config takes its time, with the others as its space."""
     machine = load_target(target)
-    funnel = Funnel(machine, make_scorer("roofline"), settings, Keep.of("99"), caps=False)
+    funnel = Funnel(machine, make_scorer("roofline"), settings, Keep.of("99"))
     report = funnel.prune(problem, Space.from_configs(configs))
     verdict = next(v for v in report.verdicts if v.config == configs[0])
     artifact = ArtifactCache.of(settings).get(verdict.artifact or "none")

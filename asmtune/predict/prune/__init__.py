@@ -5,6 +5,5 @@
 - `arithmetic`: the first stage of a large space: which configs are worth a sketch.
 - `front`: verdicts on configs by rules, sketch or compile.
 - `ranking`: the ranked cut, and the shortlist of configs to compile.
-- `caps`: register caps derived from the artifacts of the best quarter, before the ranking.
 - `picking`: the model's first pick, with nothing timed.
 """

@@ -20,7 +20,6 @@ from typing import Final
 from asmtune.base.errors import CompileError, NoCompilerError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
-from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.worker import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -37,7 +36,6 @@ from asmtune.predict.prune.arithmetic import (
     estimated,
     narrowed,
 )
-from asmtune.predict.prune.caps import CapSource, cap_notes, with_caps
 from asmtune.predict.prune.front import Outcomes, ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
 from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_best, sketches_for
@@ -127,8 +125,6 @@ class Funnel:
         progress: listener.
         known: outcomes of compiles by digest, shared between problems.
         kernels: TTIR already parsed, shared in the same way.
-        caps: whether to add configs with a `maxnreg` derived from the artifacts, if the space has
-            no `maxnreg` axis.
         tiles: whether to search tile axes that are otherwise held; see `searched_part`.
         compile: how many to compile, by the scorer's prediction before it; None for all.
             `auto` compiles all of a space that is not larger than what it would choose.
@@ -144,7 +140,6 @@ class Funnel:
     progress: ProgressListener = field(default_factory=ProgressListener)
     known: Outcomes = field(default_factory=dict)
     kernels: MutableMapping[str, Kernel] = field(default_factory=dict)
-    caps: bool = True
     tiles: bool = False
     compile: Keep | None = None
     sketches: Outcomes = field(default_factory=dict)
@@ -174,7 +169,7 @@ class Funnel:
             configs = searched.configs(default, problem.shape)
             front.check_grids(configs)
         chosen, sketched = self._chosen(front, configs, default, clock)
-        verdicts = self._verdicts(front, chosen, clock, caps="maxnreg" not in space.axes)
+        verdicts = self._verdicts(front, chosen, clock)
         with clock.stage("score"):
             always = [config for config in (default, self.stored) if config is not None]
             ranking = ranked(verdicts, Ranker(self.scorer, self.target), self.keep, always)
@@ -195,7 +190,6 @@ class Funnel:
                 *default_notes(ranking.verdicts, default),
                 *timeout_notes(ranking.verdicts),
                 *searched.notes,
-                *cap_notes(ranking.verdicts),
                 *(note for note in sketched.notes if GLUON_NOTE not in note),
                 *([GLUON_NOTE] if is_gluon(problem.kernel) else []),
                 *guess_notes(works),
@@ -231,18 +225,13 @@ class Funnel:
         chosen = replace(chosen, dropped=dropped, selection=selection)
         return chosen, replace(sketched, notes=[*sketched.notes, note])
 
-    def _verdicts(
-        self, front: ProblemAnalysis, chosen: Shortlist, clock: _Clock, *, caps: bool
-    ) -> list[Verdict]:
-        """Compile the chosen configs, the stored one and, if `caps`, the derived ones."""
+    def _verdicts(self, front: ProblemAnalysis, chosen: Shortlist, clock: _Clock) -> list[Verdict]:
+        """Compile the chosen configs, and those that are wanted whatever their rank."""
         compiled = partial(front.verdicts, moment="assembly", known=self.known)
         with clock.stage("compile"):
             verdicts = [*compiled(chosen.configs), *chosen.dropped]
         if all(verdict.dropped_at for verdict in verdicts):
             raise _nothing_runs(front.problem, self.target, verdicts)
-        if self.caps and caps:
-            with clock.stage("caps"):
-                verdicts = with_caps(verdicts, self.cap_source(), compiled)
         verdicts = _with_wanted(verdicts, self._asked_for(), compiled)
         return verdicts if self.stored is None else _marked(verdicts, self.stored)
 
@@ -263,10 +252,6 @@ class Funnel:
         """
         default = space.first(**front.problem.shape)
         return searched_part(front, space, default, tiles=self.tiles)
-
-    def cap_source(self) -> CapSource:
-        """Return what caps on registers are derived with."""
-        return CapSource(self.target, self.scorer, ArtifactCache.of(self.settings))
 
     def front(self, problem: Problem) -> ProblemAnalysis:
         """Return the front end of a problem, for verdicts before compiling and after."""

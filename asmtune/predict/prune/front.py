@@ -189,15 +189,10 @@ class ProblemAnalysis:
         """End the compiles of other threads; their `verdicts` return what is known by then."""
         self.workers.stop()
 
-    def without_listener(self) -> ProblemAnalysis:
-        """Return the same front end without its listener, for another thread beside this one."""
-        other = copy.copy(self)
-        object.__setattr__(other, "progress", ProgressListener())
-        return other
-
     def fork(self) -> ProblemAnalysis:
         """Return one without a listener whose `stop` ends nothing of this one's compiles."""
-        other = self.without_listener()
+        other = copy.copy(self)
+        object.__setattr__(other, "progress", ProgressListener())
         object.__setattr__(other, "workers", Workers(self.settings.jobs))
         return other
 

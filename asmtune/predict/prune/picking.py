@@ -52,7 +52,7 @@ def pick_report(funnel: Funnel, problem: Problem, space: Space) -> PruneReport:
         space = Space.from_configs(_sample(problem, space))
     elif funnel.scorer.ranks_before_compiling:
         budget = Keep(count=COMPILES, option="compile")
-    return replace(funnel, keep=None, caps=False, compile=budget).prune(problem, space)
+    return replace(funnel, keep=None, compile=budget).prune(problem, space)
 
 
 def _sample(problem: Problem, space: Space) -> list[Config]:

@@ -145,15 +145,13 @@ class ExplainRequest:
         """Say which of the two configs is not in the space, and why."""
         other = () if result.comparison is None else (result.comparison.other,)
         for verdict in (result.verdict, *other):
-            why = self.outside(verdict)
+            why = self.outside(verdict.config)
             if why is not None:
                 yield f"{verdict.config} is not in the space: {why}"
 
-    def outside(self, verdict: Verdict) -> str | None:
-        """Say why the space lacks a config; a cap that was derived belongs to it."""
-        if any(reason.rule == "derived_cap" for reason in verdict.reasons):
-            return None
-        return self.loaded.space.lacks(verdict.config, **self.loaded.problem.shape)
+    def outside(self, config: Config) -> str | None:
+        """Say why the space lacks a config; None if it has it."""
+        return self.loaded.space.lacks(config, **self.loaded.problem.shape)
 
 
 def explained(
@@ -191,7 +189,7 @@ def explained(
     found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
     artifact = found if isinstance(found, Artifact) else None
     view = reader.sass if language == "SASS" else reader.assembly
-    inside = [v for v in report.verdicts if request.outside(v) is None]
+    inside = [v for v in report.verdicts if request.outside(v.config) is None]
     return Explained(
         report=report,
         verdict=verdict,

@@ -71,7 +71,6 @@ def prune_report(
     keep: Keep | str | int | None = None,
     compile: Keep | str | int | None = None,  # noqa: A002 - the option's name
     scorer: str = "roofline",
-    caps: bool = True,
     search_held_tiles: bool = False,
     stored: Config | None = None,
     progress: ProgressListener | None = None,
@@ -99,7 +98,6 @@ def prune_report(
             "all".
         scorer: what ranks: "learned", "roofline", "weights", "weights:FILE.json" with points of
             your own, "chance", or the name of another package's.
-        caps: whether to add configs with `maxnreg` where one more program fits.
         search_held_tiles: whether to search the held tiles of a recurrence as well.
         stored: a record's config, to compile, keep and mark whatever its rank.
         progress: listens to the stages.
@@ -137,7 +135,6 @@ def prune_report(
         settings,
         choices.keep,
         progress or ProgressListener(),
-        caps=caps,
         tiles=search_held_tiles,
         compile=choices.compile,
         stored=stored,

@@ -114,7 +114,7 @@ class Compiler(Protocol):
         """Start a batch, and return at once."""
 
     def collect(self) -> Sequence[Verdict]:
-        """Wait for the batch. It may hold configs that were not asked for: they join the space.
+        """Wait for the batch.
 
         For a streamed batch, wait for its next verdicts; return an empty list at the end.
         """

@@ -68,7 +68,7 @@ class ConfigPoints:
     """Points of all configs of a space; what does not change is computed once.
 
     Args:
-        state: gives the space as it is now; if configs join it, new points are needed.
+        state: gives the space as it is now.
         predictor: without one all are predicted alike, and lie on the axes alone.
         read: reads verdicts of one moment; by default by their features and the predictor.
     """
@@ -91,8 +91,8 @@ class ConfigPoints:
         self._last: tuple[int, Points] | None = None
 
     def is_of(self, state: SearchState) -> bool:
-        """Return whether it was made from this state, and no configs have joined it."""
-        return self._initial is state.initial and len(self.configs) == len(state.configs)
+        """Return whether it was made from this state, which was not ranked again since."""
+        return self._initial is state.initial
 
     def points(self, state: SearchState) -> Points:
         """Return the points of all configs, with what is known of them now.

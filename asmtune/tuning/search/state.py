@@ -160,13 +160,9 @@ class SearchState:
         self.compiles += len(added)
 
     def add_verdicts(self, verdicts: Iterable[Verdict], *, more: bool = False) -> None:
-        """Add a compiled batch; configs that are new join the space. With `more`, a part of it."""
+        """Add a compiled batch; with `more`, a part of it."""
         for verdict in verdicts:
             config = verdict.config
-            if config not in self.initial:
-                self.initial[config] = verdict
-                self.configs.append(config)
-                self.compiles += 1
             self.verdicts[config] = verdict
             if not verdict.kept:
                 self.failures[config] = _failure(verdict)
