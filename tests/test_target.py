@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ from asmtune.base.errors import TargetError
 from asmtune.core.hardware import devices, shipped
 from asmtune.core.hardware.architectures import family, limits_of
 from asmtune.core.hardware.descriptor import KINDS, descriptor_of, parse_target
+from asmtune.core.hardware.driver import DeviceAttributes
 from asmtune.core.hardware.model import Figure, Target
 from asmtune.core.hardware.shipped import (
     TargetWarning,
@@ -32,6 +34,8 @@ from asmtune.core.hardware.shipped import (
     match_device,
     target_names,
 )
+from tests.command_lines import Commands
+from tests.driver_tables import pretend
 
 SHIPPED = [
     "A10", "A100", "A100-40GB", "A100-PCIe", "A100-PCIe-40GB", "A10G", "A40", "A6000", "B200",
@@ -450,3 +454,24 @@ def test_a_device_like_another_inherits_nothing_measured() -> None:
     rate = second["tensor_flops_per_s"]["bf16"]
     assert (rate["value"], rate["kind"]) == (4096 * 2 * 1e9, "derived")
     assert rate["source"].startswith("4,096 FLOPs a clock and SM x 2 SMs x 1000 MHz, after NVIDIA")
+
+
+@pytest.fixture
+def commands_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Commands:
+    """Commands on a machine whose GPU no file describes."""
+    pretend("NVIDIA A30", monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    return Commands(tmp_path, capsys)
+
+
+def test_the_gpu_here_is_shown(commands_here: Commands) -> None:
+    """Its derived descriptor and what the driver tells are JSON that reads back."""
+    shown = parse_target(commands_here.run("targets", "show", "--json").out, "here.json")
+    assert (shown.name, shown.sms) == ("NVIDIA A30", 56)
+    document = json.loads(commands_here.run("targets", "show", "--driver").out)
+    attributes = DeviceAttributes(document["name"], document["attributes"])
+    assert (attributes.name, attributes.sms) == ("NVIDIA A30", 56)
+    assert {"torch", "triton"} <= set(document["versions"])

@@ -104,13 +104,3 @@ def raising_when_differentiated(
     refuse = torch._C._functions.DelayedError(message.encode(), len(tensors))
     refused = refuse(*(tensor.detach().requires_grad_() for tensor in tensors))
     return (refused,) if isinstance(refused, torch.Tensor) else tuple(refused)
-
-
-def int8_product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Multiply matrices of int8, the second stored by columns; the sums are int32."""
-    return torch._int_mm(a, b)
-
-
-def scaled_product(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Multiply matrices of FP8, the second stored by columns, to bf16; one scale for each."""
-    return torch._scaled_mm(a, b, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)

@@ -61,7 +61,7 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
     device, shape = request.key.device, request.problem.shape
     if isinstance(request.problem.grid, UnknownGrid):
         return "PyTorch's compiler does not tell the grid; launch the key once before it is traced"
-    # A descriptor of the user's counts only where none ships: it may hold rates measured here.
+    # A descriptor of the user's counts only where none ships: other machines lack it.
     target = shipped_target(device) or match_device(device)
     if target is None or target.backend != "cuda":
         return f"no machine code of {device} can be read"

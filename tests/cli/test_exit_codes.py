@@ -24,7 +24,6 @@ PLAIN = (
         ("accuracy", "{}/doubled.py"),
         ("targets", "show"),
         ("targets", "show", "--driver"),
-        ("targets", "measure"),
         ("model", "collect", "{}/doubled.py", "--output", "{}/timings.json"),
     ],
 )

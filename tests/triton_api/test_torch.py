@@ -98,15 +98,6 @@ def test_differentiating_again_raises(number: int) -> None:
         refused[0].sum().backward()
 
 
-def test_products_of_small_types() -> None:
-    """Products of int8 and of FP8 are those of their numbers."""
-    a = torch.randint(-8, 8, (32, 32), generator=torch.Generator().manual_seed(0)).to(torch.int8)
-    assert torch.equal(tensors.int8_product(a, a.t()), a.int() @ a.int().t())
-    narrow, one = a.float().to(torch.float8_e4m3fn), torch.ones(())
-    product = tensors.scaled_product(narrow, narrow.t(), one)
-    assert torch.equal(product, (narrow.float() @ narrow.float().t()).bfloat16())
-
-
 def test_the_users_modes_are_left_and_entered() -> None:
     """Outside no mode hears, and gradients are off; inside, all is as it was; also elsewhere."""
     heard, seen = Counting(), []

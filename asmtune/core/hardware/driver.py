@@ -93,8 +93,8 @@ class DeviceAttributes:
             return ""
         return (
             f"{self.name}: compute capability {own[0]}.{own[1]} is newer than those that are "
-            f"known; the rates of {known[0]}.{known[1]} are used instead (`asmtune targets "
-            "measure` measures what it reaches)"
+            f"known; the rates of {known[0]}.{known[1]} are used instead (write its own into a "
+            "descriptor: `asmtune targets show --json` makes one to edit)"
         )
 
     def descriptor(self, relatives: Sequence[Target]) -> Raw:
