@@ -72,9 +72,7 @@ CompileOption = Annotated[
         "error before compiling is known, else all."
     ),
 ]
-Tiles = Annotated[
-    bool, typer.Option("--search-held-tiles", help="Search a recurrence's held tiles as well.")
-]
+Tiles = Annotated[bool, typer.Option("--search-held-tiles", help="Search held tile axes as well.")]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
 ]

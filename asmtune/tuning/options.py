@@ -226,8 +226,8 @@ class TuneOptions:
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
-        search_held_tiles: whether to search the tile axes of a recurrence on a small grid as well,
-            which are otherwise held where its state or its grid depends on them.
+        search_held_tiles: whether to search the tile axes as well that the launch's programs do not
+            follow. By default they are held: other values would leave results unwritten.
         force: tune although the store has the key.
         on_busy: while another process tunes the same key: "wait" for it, or launch the
             "fallback".

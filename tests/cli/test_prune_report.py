@@ -379,16 +379,14 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
 
 
 def test_held_tiles(commands: Commands) -> None:
-    """A recurrence's tiles are held, and searched on request."""
-    recurrence = str(REPOSITORY / "benchmarks" / "corpus" / "families" / "gru_scan.py")
+    """Tiles that a fixed grid does not follow are held, and searched on request."""
     asked = (
-        "prune-report", recurrence, "--shape", "batch=1,time=1024,width=1024",
-        "--axis", "BLOCK=64,128,256", "--axis", "STAGES=1", "--axis", "UNROLL=1",
-        "--axis", "num_warps=2", "--scorer", "chance", "--format", "json",
+        "prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16[2048]", "--arg", "n=2048",
+        "--grid", "2", "--axis", "BLOCK=1024,512", "--axis", "num_warps=2", "--format", "json",
     )  # fmt: skip
-    for options, tiles in (((), {64, 128}), (("--search-held-tiles",), {64, 128, 256})):
-        ran = commands.run(*asked, "--check", *options)
+    for options, tiles in (((), {1024}), (("--search-held-tiles",), {512, 1024})):
+        ran = commands.run(*asked, *options)
         assert (ran.code, ran.err) == (0, "")
         (report,) = json.loads(ran.out)["reports"]
         assert {verdict["config"]["BLOCK"] for verdict in report["verdicts"]} == tiles
-        assert report["notes"][0].startswith("recurrence: a sequential loop carries state")
+        assert any("held at BLOCK=1024" in note for note in report["notes"]) == (not options)

@@ -56,7 +56,6 @@ def facts(found: Work) -> dict[str, Any]:
         "assumed": [
             [one.operation, one.loop, one.reason, one.assumed] for one in found.assumptions
         ],
-        "state": found.state and [found.state.reason.partition(" (line")[0], found.state.kinds],
         "foreign": len(found.foreign_places),
     }
     return dict(json.loads(json.dumps(told)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workload_lowering import F16, call, lower, pointer, work
 
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments, analyse
-from asmtune.ir.ttir.work import CarriedState, Work
+from asmtune.ir.ttir.work import Work
 
 TILES = {"BM": 64, "BN": 64, "BK": 32}
 
@@ -129,17 +129,3 @@ def test_nested_triangular_loops_are_not_walked_without_end(opening: str, depth:
     assert not few.assumptions
     if opening == FOR:  # those of a while loop are walked in a sample of its trips
         assert [loop.trips for loop in few.loops] == [100, 49.5]
-
-
-def test_state_on_a_large_grid_is_no_reason() -> None:
-    """With programs for many machines there is nothing to keep; the caller names the machine."""
-    values = dict.fromkeys(("x_ptr", "y_ptr", "h_ptr"), pointer()) | {"steps": 500, "D": 32}
-    text = lower(kernels.recurrence, **values)
-    assert analyse(text, call((4096,), **values)).state is None
-    found = analyse(text, LaunchArguments(values, (4096, 1, 1), processors=2048))
-    assert found.state == CarriedState(
-        "a sequential loop carries state that each step stores, on a small grid "
-        f"(line {found.loops[0].line})",
-        ("tensor<32x32xf32>",),
-    )
-    assert analyse(text, LaunchArguments(values, (4096, 1, 1), processors=2047)).state is None

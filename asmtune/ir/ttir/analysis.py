@@ -29,10 +29,7 @@ from asmtune.ir.ttir.evaluate import (
     ProgramEvaluator,
 )
 from asmtune.ir.ttir.loops import (
-    PROCESSORS,
-    LoopContext,
     apply_trip_corrections,
-    carried_state,
     describe_assumptions,
     describe_loops,
     trip_corrections,
@@ -107,7 +104,6 @@ class LaunchArguments:
             that constexprs and tensors may be among them.
         grid: programs along three axes.
         tensor_bytes: memory behind pointers and descriptors by parameter name, where known.
-        processors: multiprocessors of the machine; decides what a small grid is.
         default_trips: trips of a loop that cannot be evaluated.
         read_table: gives what is in the memory of an index tensor, by the parameter's name, or
             says in words why that is not known; called for tensors that steer the kernel.
@@ -116,7 +112,6 @@ class LaunchArguments:
     arguments: Mapping[str, Any]
     grid: tuple[int, int, int]
     tensor_bytes: Mapping[str, int] = field(default_factory=dict)
-    processors: int = PROCESSORS
     default_trips: int = DEFAULT_TRIPS
     read_table: Callable[[str], IndexTable | str] = lambda _: "no values are given"
 
@@ -286,7 +281,6 @@ class _Count:
             if bound.is_memory
         )
         counts, plan = self._counts, self._plan
-        context = LoopContext(plan, self._launch, self._operations, counts, self._call.processors)
         assumptions = describe_assumptions(plan, counts, self._launch)
         elements, barriers = self._elements()
         return Work(
@@ -302,7 +296,6 @@ class _Count:
             exact=not (self._sampled or assumptions or counts.capped),
             barriers=barriers,
             steering=self._steering,
-            state=carried_state(context),
         )
 
     def _spread(self) -> list[float]:

@@ -65,20 +65,6 @@ class SteeringArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedState:
-    """State that each step of a sequential loop takes from the one before.
-
-    Attributes:
-        reason: how it is carried, in words, with the loop's line.
-        kinds: types of the loop's values that hold it, as TTIR writes them; none if it is in
-            memory.
-    """
-
-    reason: str
-    kinds: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class LoopWork:
     """A loop of the kernel, calls expanded.
 
@@ -269,7 +255,6 @@ class Work:
     exact: bool
     barriers: float
     steering: tuple[SteeringArgument, ...] = ()
-    state: CarriedState | None = None
     foreign_places: tuple[str, ...] = ()
 
     @classmethod

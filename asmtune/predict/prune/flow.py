@@ -244,7 +244,7 @@ class Funnel:
         return self.front(problem).verdicts(configs, "assembly", self.known)
 
     def searched(self, front: ProblemAnalysis, space: Space) -> SearchedSpace:
-        """Return the part of a space to search: the tiles of a recurrence are held unless asked.
+        """Return the part of a space to search: tiles that programs do not follow are held.
 
         Raises:
             SpaceError: the space has no feasible point, or names what is not there.

@@ -128,7 +128,6 @@ class Judge:
             arguments=self._problem.bind(config),
             grid=grid,
             tensor_bytes=self._tensor_bytes,
-            processors=self._target.sms,
             read_table=self._problem.index_table,
         )
 

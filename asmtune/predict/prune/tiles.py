@@ -1,8 +1,8 @@
-"""Tile axes that are held at the default's values: those that a recurrence's state depends on."""
+"""Tile axes that are held at the default's values: the launch's programs do not follow them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Final
@@ -15,11 +15,6 @@ from asmtune.core.space.space import Space
 from asmtune.core.space.table import LACKING, SpaceTable
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.front import ProblemAnalysis
-
-LEAST: Final = 2
-"""Values of a held axis where no default is named: its least. Over 8 recurrences recorded on an
-H200 they keep all of the best speed; the first value alone keeps 0.17 of it on one, whose 2-byte
-elements are copied ahead only two at once. Larger tiles leave processors idle, up to 14 times."""
 
 
 class HeldTilesWarning(UserWarning):
@@ -46,16 +41,12 @@ def searched_part(
 ) -> SearchedSpace:
     """Return the space to search, without other values of the axes that are held.
 
-    In a recurrence each step waits for the last. The tile decides how much state a program keeps
-    in registers and how many programs share the work, and a larger one leaves processors idle. So
-    the axes that the state or the grid depends on are held, if the grid is small. All others are
-    searched, as are the tiles of a walk, which starts each tile anew. Axes of a launch whose
-    programs do not follow the tile, such as one on a fixed grid, are held as well: a smaller tile
-    would leave results unwritten.
+    A launch whose programs do not follow the tile, such as one on a fixed grid, leaves results
+    unwritten with a smaller tile. So such an axis is held at the default's value. Where programs
+    walk over tiles, all are written, and the axis is searched.
 
     A list of configs is searched whole, since its author chose each of them; so are all axes if
-    `tiles` is True. Where the space names no default of its own, a held axis keeps its `LEAST`
-    least values. The front end keeps what it reads for the search.
+    `tiles` is True. The front end keeps what it reads for the search.
 
     Raises:
         ProblemError: arguments and config do not fit the kernel.
@@ -65,13 +56,10 @@ def searched_part(
         unknown = f"whether tiles must be held is not known: its default config: {work}"
         return SearchedSpace(space, (unknown,))
     reasons = {} if space.is_listed or tiles else _reasons(front, space, default, work)
-    held = _held(space, default, reasons, front.problem.shape)
-    if not held:
-        why = "all configs listed are" if space.is_listed else "its tile axes are"
-        suffix = f"; {why} searched" if space.is_listed or tiles else ""
-        notes = (f"recurrence: {work.state.reason}{suffix}",) if work.state else ()
-        return SearchedSpace(space, notes)
-    return SearchedSpace(space.replace(**held), tuple(_notes(reasons, held)))
+    if not reasons:
+        return SearchedSpace(space)
+    held = space.replace(**{name: (default.kwargs[name],) for name in reasons})
+    return SearchedSpace(held, tuple(_notes(reasons, default)))
 
 
 def _reasons(front: ProblemAnalysis, space: Space, default: Config, work: Work) -> dict[str, str]:
@@ -81,23 +69,12 @@ def _reasons(front: ProblemAnalysis, space: Space, default: Config, work: Work) 
     reasons = {}
     for axis in axes:
         other = _neighbour(space, problem.shape, default, axis)
-        # Without state only an axis that the grid does not follow can leave a result unwritten.
-        if other is None or not (work.state or problem.grid_of(other) == work.grid):
+        if other is None or problem.grid_of(other) != work.grid:
             continue
         changed = front.work(other)
         if isinstance(changed, Work):
-            reasons[axis] = _reason(work, changed, f"{axis}={other.kwargs[axis]}")
+            reasons[axis] = _unwritten(work, changed, f"{axis}={other.kwargs[axis]}")
     return {axis: reason for axis, reason in reasons.items() if reason}
-
-
-def _reason(work: Work, changed: Work, change: str) -> str:
-    """Return why a change of the default's tile is left to the author; "" to search it."""
-    if work.state is None:
-        return _unwritten(work, changed, change)
-    kinds = changed.state.kinds if changed.state else None
-    if (changed.grid, kinds) == (work.grid, work.state.kinds):
-        return ""
-    return f"recurrence: {work.state.reason}"
 
 
 def _neighbour(space: Space, shape: Mapping[str, Any], default: Config, axis: str) -> Config | None:
@@ -143,31 +120,10 @@ def _unwritten(work: Work, changed: Work, change: str) -> str:
     return ""
 
 
-def _held(
-    space: Space, default: Config, axes: Iterable[str], shape: Mapping[str, Any]
-) -> dict[str, tuple[Any, ...]]:
-    """Return the values of the held axes: the default's, or the least where none is named."""
-    fixed = {name: (default.kwargs[name],) for name in axes}
-    if space.default == default:
-        return fixed
-    points = space.points(**shape)
-    least = {
-        name: tuple(sorted(points.present(name))[:LEAST])
-        for name in fixed
-        if all(type(value) is int for value in space.axes[name])
-    }
-    held = {n: own for n, own in {**fixed, **least}.items() if set(own) != set(space.axes[n])}
-    return held if next(space.replace(**held).configs(**shape), None) else fixed
-
-
-def _notes(reasons: Mapping[str, str], held: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+def _notes(reasons: Mapping[str, str], default: Config) -> Iterator[str]:
     """Yield a line per reason: the axes held, where, and how to search them."""
     for reason in dict.fromkeys(reasons.values()):
-        names = [name for name, own in reasons.items() if own == reason and name in held]
-        if not names:
-            continue
-        values = " ".join(f"{name}={' or '.join(map(str, held[name]))}" for name in names)
-        least = any(len(held[name]) > 1 for name in names)
-        why = " (the least, as no default is named)" if least else ""
+        names = [name for name, own in reasons.items() if own == reason]
+        values = " ".join(f"{name}={default.kwargs[name]}" for name in names)
         all_of_them = "search_held_tiles=True (--search-held-tiles) searches all"
-        yield f"{reason}; held at {values}{why}; {all_of_them}"
+        yield f"{reason}; held at {values}; {all_of_them}"

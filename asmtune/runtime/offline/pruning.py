@@ -98,7 +98,7 @@ def prune_report(
             "all".
         scorer: what ranks: "learned", "roofline", "weights", "weights:FILE.json" with points of
             your own, "chance", or the name of another package's.
-        search_held_tiles: whether to search the held tiles of a recurrence as well.
+        search_held_tiles: whether to search the held tile axes as well.
         stored: a record's config, to compile, keep and mark whatever its rank.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
