@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
-from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.core.progress import ProgressListener
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
 from asmtune.core.space.space import Space
@@ -249,25 +247,6 @@ def test_nothing_can_run(
     assert says in str(caught.value)
     assert str(caught.value).count("not_defined is not defined") <= 1
     assert "\n" not in str(caught.value)
-
-
-def test_progress(funnel: Funnel) -> None:
-    """The compile stage is announced with its number, and each config is a step."""
-    listener = Mock(spec=ProgressListener)
-    replace(funnel, progress=listener).prune(scale_problem(), Space(BLOCKS))
-    assert listener.start.call_args_list == [call("compile", 6)]
-    assert listener.advance.call_count == 6
-
-
-def test_judge_keeps_the_order(funnel: Funnel) -> None:
-    """Verdicts come in the order of the configs asked, equal ones included."""
-    configs = [
-        Config({"BLOCK": b}, num_warps=w) for b, w in ((256, 64), (64, 4), (100, 4), (64, 4))
-    ]
-    verdicts = funnel.judge(scale_problem(), configs)
-    assert [verdict.config for verdict in verdicts] == configs
-    assert [verdict.dropped_at for verdict in verdicts] == ["rules", None, "compile", None]
-    assert verdicts[1] == verdicts[3]
 
 
 def test_one_compile_for_shapes_of_one_specialisation(

@@ -49,7 +49,6 @@ class Bench:
         time: of a config that runs.
         broken: configs that do not compile.
         refused: configs that fail on the GPU.
-        extra: configs that the compiler adds to the first batch.
     """
 
     def __init__(
@@ -57,10 +56,8 @@ class Bench:
         time: Time,
         broken: Iterable[Config] = (),
         refused: Iterable[Config] = (),
-        extra: Sequence[Config] = (),
     ) -> None:
         self.time, self.broken, self.refused = time, set(broken), set(refused)
-        self.extra = list(extra)
         self.events: list[tuple[str, list[Config]]] = []
         self._batch: list[Config] = []
 
@@ -76,8 +73,7 @@ class Bench:
 
     def collect(self) -> list[Verdict]:
         """Verdicts of the batch."""
-        batch = [*self._batch, *self.extra]
-        self._batch, self.extra = [], []
+        batch, self._batch = self._batch, []
         self.events.append(("collect", batch))
         return [self._verdict(config) for config in batch]
 

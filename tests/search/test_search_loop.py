@@ -90,15 +90,6 @@ def test_limits_hold(compiles: int | None, name: str) -> None:
     assert ended.reason
 
 
-def test_all_that_is_worth_it_is_timed() -> None:
-    """What is compiled and did not fit into its trial is timed in later ones before the end."""
-    bench, state = Bench(TIME), SearchState(foreseen(SPACE), DEFAULT)
-    strategy = make_strategy("model", pace=BatchSizes(first=12, batch=12, trial=2, gain=0.0))
-    ended = run(strategy, state, bench, bench, Limits(compiles=12))
-    assert ended.reason == "budget: 12 configs compiled"
-    assert len(bench.noted("start")) == len(bench.noted("trial")) == 12
-
-
 def test_seconds_spent() -> None:
     """A limit of seconds ends the search after a trial, and the batch under way is left alone."""
     clock = ticking(1.0)

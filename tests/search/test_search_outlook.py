@@ -1,4 +1,4 @@
-"""What the surrogate sees of verdicts: predictions at one level, and places by features."""
+"""What the surrogate sees of verdicts and axes: predictions at one level, and places."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
-from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
+from asmtune.tuning.search.base import Axes, BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.model import ConfigPoints, Model, MomentReading, covering
+from asmtune.tuning.search.model import ConfigPoints, covering
 from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import make_strategy
 
@@ -47,6 +47,21 @@ def features(us: float, **others: float) -> Features:
 def sketched(of: Sequence[Config] = SPACE, factor: float = 1.0) -> list[Verdict]:
     """Verdicts that foresee the true times, up to a factor."""
     return [replace(v, features=features(factor * TIME(v.config))) for v in foreseen(of)]
+
+
+def test_places_follow_the_values() -> None:
+    """Numbers stand by size, no limit above every limit, and a hand-edited file apart."""
+    blocks, caps = (128, 16, 64), (None, 64, 168)
+    configs = [Config({"BLOCK": b, "EVEN": True}, maxnreg=cap) for b in blocks for cap in caps]
+    axes = Axes(configs)
+    assert axes.places[Config({"BLOCK": 16, "EVEN": True}, maxnreg=64)] == (0, 0)
+    assert axes.places[Config({"BLOCK": 128, "EVEN": True})] == (2, 2)
+    assert axes.coordinates(configs[:2]).tolist() == [[1.0, 1.0], [1.0, 0.0]]
+    edited = configs[0].with_override("edited.ptx")
+    others = [Config({"WAY": "row"}), Config({"WAY": "column"}), Config({"SPLIT": 2})]
+    places = Axes([*configs, edited, *others]).places
+    assert len(set(places.values())) == len(places) == 13
+    assert Axes(configs[:1]).coordinates(configs[:1]).shape == (1, 0)
 
 
 def test_moments_are_levelled() -> None:
@@ -109,22 +124,6 @@ def test_a_value_that_the_scorer_misses_is_found() -> None:
     ended = run(strategy, SearchState(told, space[0]), bench, bench, Limits())
     assert ended.finalists[0].config == Config({"A": 256, "B": 64, "C": 512})
     assert len(bench.noted("start")) < len(space) / 4
-
-
-def test_a_state_is_read_once_for_each_batch() -> None:
-    """What to compile next and what to time now are chosen by one reading of the verdicts."""
-    read: list[int] = []
-
-    def reading(verdicts: Sequence[Verdict]) -> MomentReading:
-        read.append(len(verdicts))
-        return MomentReading.of(verdicts, None)
-
-    bench = Bench(TIME)
-    strategy = Model(None, BatchSizes(first=6, batch=4, trial=4), read=reading)
-    run(strategy, SearchState(foreseen(SPACE), SPACE[0]), bench, bench, Limits())
-    batches = [configs for name, configs in bench.events if name == "start"]
-    compiled = np.cumsum([len(configs) for configs in batches]).tolist()
-    assert read == [len(SPACE), 0, *compiled]
 
 
 def test_a_floor_under_all_times_ends_a_search() -> None:

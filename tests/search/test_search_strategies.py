@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import pytest
@@ -45,21 +44,6 @@ def test_model_finds_the_best_by_few() -> None:
     assert len(bench.noted("trial")) <= len(bench.noted("start")) < len(space) / 3
     assert ended.reason.startswith("expected gain ")
     assert ended.reason.endswith(" under 2.0%")
-
-
-@pytest.mark.slow
-def test_model_goes_on_for_less_gain() -> None:
-    """The smaller the gain that is worth a batch, the more is compiled; for none, everything."""
-    space, time = grid(5, 5, 4), bowl(A=64, B=64, C=32)
-    rough = random.Random(3)
-    noise = {config: math.exp(rough.gauss(0.0, 0.05)) for config in space}
-    counts = []
-    for gain in (0.05, 0.005, 0.0):
-        bench = Bench(lambda config: time(config) * noise[config])
-        strategy = make_strategy("model", pace=BatchSizes(first=16, batch=8, gain=gain))
-        run(strategy, SearchState(foreseen(space), space[0]), bench, bench, Limits())
-        counts.append(len(bench.noted("start")))
-    assert counts[0] < counts[1] < counts[2] == len(space)
 
 
 @pytest.mark.parametrize("name", ["model", "exhaustive"])

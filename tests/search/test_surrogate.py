@@ -56,14 +56,6 @@ def test_equations_against_a_library() -> None:
     assert believed.deviation == pytest.approx(deviation * np.sqrt(fitted._scale))
 
 
-def test_error_of_the_scorer_is_learned() -> None:
-    """Where the scorer is wrong about a corner of the space, its neighbours are corrected."""
-    timed = points([0.0, 0.0, 0.5, 0.5], [[0.0], [0.1], [2.0], [2.1]])
-    log_us = np.array([1.5, 1.5, 1.0, 1.0])  # foreseen the other way round
-    believed = Surrogate(timed, log_us).posterior(points([0.0, 0.5], [[0.05], [2.05]]))
-    assert believed.mean[1] < believed.mean[0] - 0.3
-
-
 def test_good_predictions_narrow_the_belief() -> None:
     """After as many timings, less is left unknown of a task that is predicted well."""
     timed, asked = line(20, slope=1.0), points([0.5], [[3.0]])

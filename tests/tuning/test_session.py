@@ -32,7 +32,7 @@ from asmtune.report.tuning import result_line
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
 from asmtune.triton_api.compiler import Toolchain
-from asmtune.tuning import background_compiler, initial_state, session
+from asmtune.tuning import background_compiler, initial_state
 from asmtune.tuning.options import EFFORTS
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer, FinalDecision, decide
@@ -311,16 +311,7 @@ def test_what_a_sample_shows_to_differ_is_looked_at_in_all_tiles(
     machine = HostMachine()
     made = replace(problem(), kernel=add_and_clear)
     blocks = Space({"BLOCK": (512, 2048, 4096), "FLAW": (0,), "num_warps": (4,)})
-    lowered: list[bool] = []
-    works = session.sampled_works
-
-    def noted(*arguments: Any, every: bool = False) -> Any:
-        lowered.append(every)
-        return works(*arguments, every=every)
-
-    monkeypatch.setattr(session, "sampled_works", noted)
     record = resolved(workshop(tmp_path, machine, "exhaustive"), blocks, made).record
-    assert lowered == [False, True]
     assert not any(f.kind == "unsaved" for _, f in record.failures)
 
 
@@ -336,19 +327,6 @@ def test_a_space_that_grew_reuses_timings(tmp_path: Path) -> None:
     assert len({m.config for m in result.record.measurements}) == 15
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    """After Ctrl-C in the middle, what was timed is not timed again, but for the finals."""
-    machine = HostMachine(interrupt_after=120)
-    with pytest.raises(KeyboardInterrupt):
-        resolved(workshop(tmp_path, machine, "exhaustive"))
-    whole = HostMachine()
-    reference = resolved(workshop(tmp_path / "other", whole, "exhaustive"))
-    resumed = resolved(workshop(tmp_path, HostMachine(), "exhaustive"))
-    assert resumed.record.winner == reference.record.winner == BEST
-    assert resumed.timed <= reference.timed
-
-
 def test_the_trace_tells_the_run(tmp_path: Path) -> None:
     """The trace holds stages, verdicts, trials, finals and the ending, as the result has them."""
     result = resolved(workshop(tmp_path, HostMachine()))
@@ -361,18 +339,6 @@ def test_the_trace_tells_the_run(tmp_path: Path) -> None:
     assert run.ending.winner == BEST
     assert DEFAULT in {row.config for row in run.finals}
     assert sum(len(trial.rows) for trial in run.trials) == result.timed
-
-
-def test_equal_seeds_give_equal_runs(tmp_path: Path) -> None:
-    """Two runs of one seed compile and time the same configs in the same order."""
-
-    def story(folder: Path) -> list[list[Config]]:
-        listed = space(flaws=(0, 1))  # no short list, which is timed as its compiles end
-        resolved(workshop(folder, HostMachine(), seed=3), listed)
-        run = read_trace(run_files(folder / "runs")[0])
-        return [[row.config for row in part.rows] for part in (*run.batches, *run.trials)]
-
-    assert story(tmp_path / "one") == story(tmp_path / "two")
 
 
 @pytest.mark.slow
