@@ -21,7 +21,6 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
-from asmtune.core.hardware.shipped import chosen_target
 from asmtune.core.space.space import Space
 from asmtune.runtime.call_trace import needs_gradient
 from asmtune.runtime.replay_calls import refuse_second
@@ -262,9 +261,6 @@ def are_apart(x: torch.Tensor) -> bool:
 
 def processors(device: torch.device) -> int:
     """Count streaming multiprocessors; an H200's for meta tensors, two for the interpreter."""
-    target = chosen_target()
-    if device.type == "cpu" and target is not None:  # tensors of a GPU on another host
-        return target.sms
     if device.type in _OTHER_SMS:
         return _OTHER_SMS[device.type]
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -89,11 +89,6 @@ def match_device(device_name: str) -> Target | None:
     return _chosen[0] if _chosen else known_device(device_name)
 
 
-def chosen_target() -> Target | None:
-    """Return the target that was chosen for this process, if any."""
-    return _chosen[0] if _chosen else None
-
-
 def known_device(device_name: str) -> Target | None:
     """Find the target of a device as `match_device` does, whichever the process has chosen."""
     own = _own_targets()
