@@ -277,10 +277,7 @@ def test_the_best_of_a_large_space_are_sketched(
         assert reason.rule == "estimated_only"
         assert reason.text.endswith(f"at {verdict.predicted_us:,} us, 10 are sketched")
         assert verdict.features is None
-    counts = report.counts()
-    assert counts["estimated_only"] == 98
-    assert counts["candidates"] == sum(counts.values()) - counts["candidates"]
-    assert "98 estimated only" in report.summary()
+    assert report.counts()["estimated_only"] == 98
     assert report.compiled is not None
     among_sketches = Keep(2).select([0.0, 0.1, 0.2], "roofline", "sketch")
     assert among_sketches.expected_share is not None
@@ -394,7 +391,6 @@ def test_a_search_of_a_large_space(
     lowered by then.
     """
     monkeypatch.setattr(initial_state, "MOST_SKETCHES", 12)
-    monkeypatch.setattr(arithmetic, "ALL_TILES", 12)
     monkeypatch.setattr(arithmetic, "MOST_TILES", 7)
     configs = list(TILES.configs())
     effort = EFFORTS["balanced"]

@@ -17,14 +17,14 @@ from asmtune.core.records.verdicts import Features, PruneReport, Selection, Verd
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import front as judge
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import ProblemAnalysis
+from asmtune.predict.prune.picking import COMPILES, first_pick
 from asmtune.predict.prune.ranking import default_budget
-from asmtune.predict.score import keep
-from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.workshop.replay.measured_error import RankedTask, error_table
 from tests.sample_kernels import product_problem, scale_problem
+from tests.tuning_support import problem, space
 
 BLOCKS = Space({"BLOCK": (64, 100, 128, 256, 512, 1024), "num_warps": (4, 8)})
 TILES = Space(
@@ -173,21 +173,6 @@ def test_refused_before_anything_is_compiled(
         replace(funnel, compile=auto).prune(scale_problem(), BLOCKS)
 
 
-def test_auto(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of the scorer's rankings of sketches decides how many are compiled."""
-    # Each ranking is right but for its first place: five ranks keep the best.
-    slow = [0.5, 0.0, *(1.0 for _ in range(38))]
-    tasks = [RankedTask(kernel, [-i / 10 for i in range(40)], slow) for kernel in "ab"]
-    errors = Errors(("a GPU",), {}, {("by block", "sketch"): error_table(tasks)})
-    monkeypatch.setattr(keep, "shipped_errors", lambda: errors)
-    report = replace(funnel, compile=Keep()).prune(scale_problem(), BLOCKS)
-    assert report.compiled is not None
-    assert report.compiled.ranks < 10
-    assert report.compiled.expected_share == 1.0
-    assert report.compiled.source == "by block on 2 tasks of 2 kernels recorded on a GPU"
-    assert len(report.kept) == report.compiled.ranks + 1
-
-
 def test_auto_of_a_small_space(
     funnel: Funnel,
 ) -> None:
@@ -200,3 +185,25 @@ def test_auto_of_a_small_space(
     small = replace(roofline, compile=auto).prune(scale_problem(), BLOCKS)
     assert replace(small, seconds={}) == replace(whole, seconds={})
     assert "sketch" not in small.seconds
+
+
+def test_a_pick_sketches_all_and_compiles_few(
+    empty_settings: Settings, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each config of a space is sketched; the best and the default are compiled; rank 1 wins."""
+    seen: dict[str, list[Config]] = {"sketch": [], "assembly": []}
+    plain = ProblemAnalysis.verdicts
+
+    def noted(self: ProblemAnalysis, configs: Sequence[Config], moment: Any, known: Any) -> Any:
+        seen[moment] += configs
+        return plain(self, configs, moment, known)
+
+    monkeypatch.setattr(ProblemAnalysis, "verdicts", noted)
+    picking = Funnel(target, make_scorer("roofline"), empty_settings)
+    pick = first_pick(picking, problem(), space())
+    assert sorted(map(str, seen["sketch"])) == sorted(map(str, space()))
+    assert COMPILES <= len(seen["assembly"]) <= COMPILES + 2
+    assert pick.config in seen["assembly"]
+    assert (pick.rank, pick.kept) == (1, True)
+    assert pick.predicted_us is not None
+    assert first_pick(picking, problem(), space()) == pick

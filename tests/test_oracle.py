@@ -128,11 +128,3 @@ def test_wrong_fields(
 ) -> None:
     """A missing or wrong field is named, with its task and row."""
     assert says in refused(changed(change))
-
-
-@pytest.mark.parametrize("content", [b"", b"3", b"[" * 100_000, b"\x1f\x8b", b"\xff"])
-def test_no_oracle_at_all(content: bytes, tmp_path: Path) -> None:
-    """What is no such file is refused."""
-    path = tmp_path / "other"
-    path.write_bytes(content)
-    refused(path)

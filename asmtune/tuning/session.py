@@ -121,7 +121,7 @@ class Session:
                 stack.callback(search.compiler.close)
                 if not hooked:
                     search.compiler.start(search.first_batch())
-                works = _works(front, state.configs)
+                works = sampled_works(front, state.configs)
                 self._require_repeatable(works)
                 effects = _effects(front, works, state.configs, default)
                 if not hooked:  # hooks would write to what the bench saves
@@ -327,16 +327,6 @@ def _build_launcher(front: ProblemAnalysis, verdict: Verdict) -> None:
 def _covers(effects: Effects, front: ProblemAnalysis, config: Config) -> bool:
     """Return whether a compiled config's launch does to the arguments no more than expected."""
     return effects.cover(Effects.of(front.works([config]), front.problem.arguments))
-
-
-def _works(front: ProblemAnalysis, configs: Sequence[Config]) -> list[Work]:
-    """Return works that show what launches of the configs do to the problem's arguments."""
-    arguments = front.problem.arguments
-    works = sampled_works(front, configs)
-    # The front end holds up the first batch, whose configs it lowers too: 1.1 s of a GEMM's 7.2 s.
-    if len({Effects.of([work], arguments) for work in works}) > 1:
-        works = sampled_works(front, configs, every=True)
-    return works
 
 
 def _effects(

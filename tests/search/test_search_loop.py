@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from unittest.mock import Mock, call
 
 import pytest
 from hypothesis import given, settings
@@ -219,36 +220,18 @@ def test_a_spent_budget_waits_for_no_ranking(limits: Limits) -> None:
     assert ended.finalists
 
 
-def test_observer_is_told_each_stage() -> None:
-    """Foreseen first, then batches and trials with the gain expected meanwhile, then the end."""
-
-    class Watch(TuningListener):
-        """Notes what it is told."""
-
-        def __init__(self) -> None:
-            self.told: list[str] = []
-            self.gains: list[float | None] = []
-            self.outcomes: list[Config] = []
-
-        def search_started(self, state: SearchState) -> None:
-            self.told.append(f"foreseen {len(state.configs)}")
-
-        def batch(self, verdicts: Sequence[Verdict], seconds: float) -> None:
-            assert seconds >= 0.0
-            self.told.append(f"batch {len(verdicts)}")
-
-        def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
-            self.told.append("trial")
-            self.gains.append(gain)
-            self.outcomes += [config for config, _ in outcomes]
-
-        def search_ended(self, reason: str) -> None:
-            self.told.append(reason)
-
-    watch, bench, state = Watch(), Bench(TIME), SearchState(foreseen(SPACE), DEFAULT)
+def test_a_listener_hears_each_stage() -> None:
+    """The search begins; batches and trials come with the gain that is expected; it ends."""
+    watch, bench, state = (
+        Mock(spec=TuningListener),
+        Bench(TIME),
+        SearchState(foreseen(SPACE), DEFAULT),
+    )
     ended = run(make_strategy("model", pace=PACE), state, bench, bench, Limits(), watch)
-    assert watch.told[:3] == ["foreseen 25", "batch 6", "trial"]
-    assert watch.told[-1] == ended.reason
-    assert watch.outcomes == list(state.timings)
-    assert watch.gains[0] is None
-    assert any(gain is not None and gain > 0.0 for gain in watch.gains)
+    names = [name for name, *_ in watch.method_calls]
+    assert names[:3] == ["search_started", "batch", "trial"]
+    assert watch.method_calls[-1] == call.search_ended(ended.reason)
+    outcomes, gains = zip(*(one.args for one in watch.trial.call_args_list), strict=True)
+    assert [config for trial in outcomes for config, _ in trial] == list(state.timings)
+    assert gains[0] is None
+    assert any(gain is not None and gain > 0.0 for gain in gains)

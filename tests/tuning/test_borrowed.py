@@ -76,26 +76,17 @@ def test_choices_that_mean_nothing_are_refused(choices: dict[str, Any], message:
     assert "\n" not in str(caught.value)
 
 
-def test_a_graph_times_in_a_graph() -> None:
-    """`use_cuda_graph` is the clock's mode."""
-    assert options(use_cuda_graph=True).effort.policy.mode == "graph"
-    assert options(cache_results=True) == options()
-
-
 def test_the_users_clock_decides_alone() -> None:
-    """With `do_bench` the least time wins, with no tie for cheaper configs; it is known by name."""
+    """With `do_bench` the least time wins; as in Triton, an old figure takes the own clock."""
     made = options(do_bench=hook, effort="quick")
     assert made.do_bench is hook
     assert made.effort.policy.near_tie == 0
     assert made.clock.endswith("test_borrowed.hook")
-
-
-@pytest.mark.parametrize("figure", [{"warmup": 1}, {"rep": 1}, {"use_cuda_graph": True}])
-def test_triton_leaves_the_users_clock_unused(figure: dict[str, Any]) -> None:
-    """As in Triton, which takes its own clock where one of its old figures is given."""
-    made = options(do_bench=hook, **figure)
-    assert made.do_bench is None
-    assert made.effort.policy.near_tie > 0
+    for figure in ("warmup", "rep", "use_cuda_graph"):
+        own = options(do_bench=hook, **{figure: True if figure == "use_cuda_graph" else 1})
+        assert own.do_bench is None
+        assert own.effort.policy.near_tie > 0
+        assert own.effort.policy.mode == ("graph" if figure == "use_cuda_graph" else "events")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -15,7 +13,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.seeds import KeyedConfigs, SeedFolder
-from asmtune.tuning.initial_state import MOST_SEEDS, experience, known_to
+from asmtune.tuning.initial_state import experience, known_to
 from tests.tuning_support import BEST, HostMachine, request, space, workshop
 
 KEY = TuneKey("m.matmul", {"M": 1024, "N": 1024}, {"a": "fp16"}, "NVIDIA H200")
@@ -69,14 +67,6 @@ def test_another_device_gives_seeds() -> None:
     alone = experience({"shipped": [further, same]}, KEY, load_target("H200"))
     assert alone.seeds == tuple(map(config, (1, 2, 3, 4, 9)))
     assert "in the shipped configs" in alone.origins[config(9)]
-
-
-@given(st.integers(1, 12))
-def test_seeds_are_few_and_different(shapes: int) -> None:
-    """However many shapes are known, no more than a batch's share of seeds comes of them."""
-    records = [record({"M": 1 << i, "N": 3}, {i: 1.0, i + 1: 1.1}) for i in range(shapes)]
-    seeds = experience({"store": records}, KEY).seeds
-    assert len(seeds) == len(set(seeds)) <= MOST_SEEDS
 
 
 def test_imported_seeds() -> None:

@@ -198,16 +198,6 @@ def test_a_pick_that_nobody_checks_is_no_file(tmp_path: Path, ptx: str) -> None:
     assert untuned_config(problem(), space, funnel.target) in (PLAIN, OTHER)
 
 
-def test_spaces_are_told_apart_by_content(tmp_path: Path) -> None:
-    """The digest of what is searched changes with a file's content, and not with its folder."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    first = space_digest(listed(tmp_path / "a" / "add.ptx", "one").listed)
-    same = space_digest(listed(tmp_path / "b" / "add.ptx", "one").listed)
-    edited = space_digest(listed(tmp_path / "a" / "add.ptx", "two").listed)
-    assert first == same != edited
-
-
 def test_columns_and_lists_have_one_digest() -> None:
     """A space of axes has the digest of its configs as a list, whatever their values are."""
     axes = {"A": (1, None), "DTYPE": (torch.float16, "é"), "S": (0.5, (2, 3))}

@@ -12,7 +12,6 @@ import torch
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.tuning import run_log
@@ -92,7 +91,7 @@ def remember(kwargs: dict[str, Any], reset_only: bool = False) -> None:
 
 
 @pytest.mark.slow
-def test_the_users_clock_chooses(tmp_path: Path) -> None:
+def test_the_users_clock_chooses(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     """Its least time wins, however little it differs, and our clock takes no sample."""
 
     def slowest_first(config: Config) -> float:
@@ -108,21 +107,8 @@ def test_the_users_clock_chooses(tmp_path: Path) -> None:
     assert record.median_us == pytest.approx(slowest_first(worst))
     wrong = [config for config, _ in record.failures if config.kwargs["FLAW"]]
     assert len(wrong) == 20  # checked, and never timed
-
-
-@pytest.mark.slow
-def test_times_of_two_clocks_are_kept_apart(tmp_path: Path) -> None:
-    """What one clock found is no hit for the other, and none of its timings is taken over."""
-    resolved(workshop(tmp_path, HostMachine(), "exhaustive"))
-    choices = {"do_bench": clock_of(lambda _: 7.0), "pre_hook": remember}
-    result = resolved(workshop(tmp_path, HostMachine(), "exhaustive", **choices))
-    assert result.outcome == "tuned"
-    assert result.timed >= len(list(space()))
-    assert all(
-        isinstance(m, Measurement) and m.median_us == 7.0 for m in result.record.measurements
-    )
-    again = resolved(workshop(tmp_path, HostMachine(), "exhaustive", **choices))
-    assert again.outcome == "known"
+    # One right rival is enough: the search has tuned.
+    assert not [w for w in recwarn if w.category is DefaultOnlyWarning]
 
 
 @pytest.fixture(autouse=True)
@@ -147,14 +133,6 @@ def test_a_default_whose_rivals_all_compute_something_else_is_told_once(
     assert "each of 2 configs" in text
     assert "BLOCK=128" in text or "BLOCK=512" in text
     assert "elements of out_ptr differ" in text
-
-
-def test_a_kernel_with_a_right_rival_is_not_told_of_the_wrong_ones(
-    tmp_path: Path, recwarn: pytest.WarningsRecorder
-) -> None:
-    """As long as one other config is right, the search has tuned."""
-    resolved(workshop(tmp_path, HostMachine()), space(flaws=(0, 1)))
-    assert not [w for w in recwarn if w.category is DefaultOnlyWarning]
 
 
 def test_a_limit_of_memory_that_costs_several_configs_is_told_once(

@@ -33,9 +33,6 @@ _OPTIONS: Final = frozenset({*OPTION_AXES, *AMD_OPTIONS})
 MOST_TILES: Final = 24
 """Tiles whose TTIR is made; other tiles take their numbers from these. One takes 15 to 30 ms."""
 
-ALL_TILES: Final = 100
-"""Tiles that are all lowered where launches of a sample do different things to arguments: 2 s."""
-
 
 @dataclass(frozen=True)
 class UnreadableKernel:
@@ -239,17 +236,14 @@ def _unreadable(front: ProblemAnalysis, launches: _Launches) -> str:
 
 
 @paused_collection()
-def sampled_works(
-    front: ProblemAnalysis, configs: Sequence[Config], *, every: bool = False
-) -> list[Work]:
+def sampled_works(front: ProblemAnalysis, configs: Sequence[Config]) -> list[Work]:
     """Return the works of configs that are lowered already, and of one config a tile.
 
-    Of many tiles a sample is lowered, which shows each value of each axis. With `every`, a sample
-    is enough only of more than `ALL_TILES`.
+    Of many tiles a sample is lowered, which shows each value of each axis.
     """
     points = SpaceTable.of(configs)
     tiles = points.take(points.groups(points.tile_names)[0])
-    if len(tiles) > (ALL_TILES if every else MOST_TILES):
+    if len(tiles) > MOST_TILES:
         tiles = tiles.take(np.array(Places.of(tiles, tiles.tile_names).sample(MOST_TILES)))
     return front.works([*front.analysed(configs), *tiles])
 
