@@ -163,7 +163,7 @@ def test_a_users_file(tmp_path: Path) -> None:
     assert target.figure("tensor_flops_per_s.bf16").kind == "user"
     assert target.tensor_memory_bytes_per_sm is None
     with pytest.raises(TargetError, match=r"no figure 'smz'; did you mean sms\?"):
-        target.source("smz")
+        target.figure("smz")
     hip = parse_target(json.dumps(descriptor(backend="hip", arch="gfx942")), "mine.json")
     assert load_target("MI300X").caution.endswith("never run on hardware")
     assert target.caution == ""

@@ -13,7 +13,6 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features, Verdict
 from asmtune.predict.score.scorer import Candidate, Scorer
-from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import Axes, BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
@@ -72,15 +71,6 @@ def test_moments_are_levelled() -> None:
     slowdown = np.log([TIME(config) for config in SPACE])
     assert points.predicted == pytest.approx(slowdown - slowdown.min())
     assert points.compiled.tolist() == [True] * 7 + [False] * 57
-
-
-@pytest.mark.parametrize("predictor", [None, Predictor(make_scorer("chance"), TARGET)])
-def test_without_predictions_all_are_alike(predictor: Predictor | None) -> None:
-    """Without a scorer that ranks before compiling, nothing is foreseen; places still differ."""
-    state = SearchState(sketched(), SPACE[0])
-    points = ConfigPoints(state, predictor).points(state)
-    assert not points.predicted.any()
-    assert len(np.unique(points.places, axis=0)) == len(SPACE)
 
 
 def test_true_predictions_are_followed() -> None:

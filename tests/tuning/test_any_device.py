@@ -80,12 +80,8 @@ def test_derived_targets_are_near_the_shipped_ones(monkeypatch: pytest.MonkeyPat
     """The driver and the architecture's rates give what the vendor's documents give."""
     exact = ("arch", "sms", "clock_hz", "max_warps_per_sm", "max_blocks_per_sm")
     exact += ("shared_bytes_per_sm", "shared_bytes_per_block", "registers_per_sm")
-    cut = (
-        "NVIDIA H20",
-        "NVIDIA H100 NVL",
-        "NVIDIA L40",
-        "NVIDIA A10G",
-    )  # less than their architecture's rates
+    # Less than their architecture's rates.
+    cut = ("NVIDIA H20", "NVIDIA H100 NVL", "NVIDIA L40", "NVIDIA A10G")
     wrong: list[tuple[str, str]] = []
     for name in DEVICES:
         pretend(name, monkeypatch)
@@ -137,9 +133,7 @@ def test_what_the_driver_tells_counts(
     pretend(name, monkeypatch, told_by)
     target = match_device(name)
     assert {field: getattr(target, field) for field in expected} == expected
-    whole = load_target(
-        {"8.0": "A100", "8.6": "RTX3080", "9.0": "H100"}[f"{told_by['major']}.{told_by['minor']}"]
-    )
+    whole = load_target({"sm_80": "A100", "sm_86": "RTX3080", "sm_90": "H100"}[target.arch])
     share = target.tensor_flops_per_s["bf16"] / whole.tensor_flops_per_s["bf16"]
     assert share == pytest.approx(target.sms / whole.sms, rel=0.1)
 

@@ -125,16 +125,6 @@ def test_the_default_is_not_given_up(one_by_one: bool, monkeypatch: pytest.Monke
     assert {verdict.config for verdict in came if verdict.kept} == {*CONFIGS}
 
 
-def test_a_batch_of_equals_is_waited_for() -> None:
-    """While less than three quarters of a batch are done, nothing in it is late."""
-    pulse = StragglerTimer(ProgressListener())
-    pulse.start("compile", 8)
-    for _ in range(5):
-        pulse.advance()
-    time.sleep(0.05)
-    assert pulse.overdue_s() == 0
-
-
 def test_errors_reach_the_collector() -> None:
     """What the background raises is raised where its batch is collected."""
     with pytest.raises(StoreError, match="no folder"):

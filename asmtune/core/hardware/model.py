@@ -157,10 +157,6 @@ class Target:
             raise TargetError(f"{self.name} has no figure {short(name)}{hint}")
         return self.figures[name]
 
-    def source(self, name: str) -> str:
-        """Return the source of a figure; names as for `figure`."""
-        return self.figure(name).source
-
 
 def apart(one: Target, other: Target) -> tuple[float, ...] | None:
     """Return how far two devices are apart, to sort by; None for devices of two vendors.
