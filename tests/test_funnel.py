@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import PruneReport, Selection, Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel, timeout_notes
 from asmtune.predict.score.keep import Keep
@@ -113,15 +113,6 @@ def test_the_default_stays(funnel: Funnel) -> None:
     report = replace(funnel, keep=Keep(1)).prune(scale_problem(), space)
     check_sums(report, 5)
     assert [verdict.config.kwargs["BLOCK"] for verdict in report.kept] == [1024, 128]
-
-
-def test_the_reports_selection(funnel: Funnel) -> None:
-    """The report says how many ranks were asked for and kept, and what it does not know."""
-    report = funnel.prune(scale_problem(), Space(BLOCKS))
-    assert report.selection == Selection("3", 3)
-    assert replace(funnel, keep=None).prune(scale_problem(), Space(BLOCKS)).selection is None
-    share = replace(funnel, keep=Keep(percent=50)).prune(scale_problem(), Space(BLOCKS))
-    assert share.selection == Selection("50%", 3)
 
 
 def test_auto_needs_a_measured_error(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:

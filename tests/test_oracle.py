@@ -57,20 +57,6 @@ def test_reading(tmp_path: Path) -> None:
     assert (row.ms, row.error, row.config.num_warps) == (None, "too many threads", 64)
 
 
-@pytest.mark.parametrize("form", ["json", "gz"])
-def test_cut_off(form: str, tmp_path: Path) -> None:
-    """Wherever a file is cut off, one line says so."""
-    data = TIMINGS.read_bytes().rstrip()
-    data = gzip.compress(data) if form == "gz" else data
-    path = tmp_path / f"cut.{form}"
-    cuts = {*range(40), *range(40, len(data), 37), len(data) - 1}
-    for cut in sorted(cuts):
-        path.write_bytes(data[:cut])
-        message = refused(path)
-        if cut > 18:
-            assert "cut off" in message
-
-
 def test_flipped_bytes(tmp_path: Path) -> None:
     """A damaged file is read or refused in one line, never anything else."""
     generator, path = random.Random(5), tmp_path / "flipped"

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from search_machines import Bench, bowl, foreseen, grid, measured
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Limits, Proposal, SearchResult
@@ -132,28 +131,6 @@ def test_failures_cost_themselves_alone() -> None:
     assert ended.finalists[0].config == BEST
     assert set(state.failures) == {*broken, *refused}
     assert not set(bench.noted("trial")) & set(broken)
-
-
-def test_interrupt_leaves_the_state_usable() -> None:
-    """Ctrl-C in a trial passes through, and another run goes on from what the state holds."""
-
-    class Interrupted(Bench):
-        """Is interrupted in its second trial."""
-
-        def trial(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
-            if any(name == "trial" for name, _ in self.events):
-                raise KeyboardInterrupt
-            return super().trial(verdicts)
-
-    state = SearchState(foreseen(SPACE), DEFAULT)
-    with pytest.raises(KeyboardInterrupt):
-        searched(state, Interrupted(TIME))
-    before = dict(state.timings)
-    assert 0 < len(before) < len(SPACE)
-    bench = Bench(TIME)
-    ended = searched(SearchState(foreseen(SPACE), DEFAULT, PriorTimings(timings=before)), bench)
-    assert ended.finalists[0].config == BEST
-    assert set(bench.noted("trial")) == {DEFAULT, *SPACE} - (before.keys() - {DEFAULT})
 
 
 def test_a_space_ranked_by_a_sample() -> None:

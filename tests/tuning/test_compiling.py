@@ -156,21 +156,3 @@ def test_a_short_list_comes_one_by_one() -> None:
         assert compiler.collect() == []
     assert {verdict.config for verdict in came} == {*CONFIGS} - {SLOW}
     assert last.config == SLOW
-
-
-class LastMinute(Workers):
-    """Stands for a front of two stragglers, one of which is there just when it is stopped."""
-
-    def compiled(self, configs: Sequence[Config]) -> Iterator[Config]:
-        """All but the first."""
-        yield from configs[2:]
-        self.stopped.wait(30)
-        yield configs[1]
-
-
-def test_why_it_was_given_up_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that comes after the rest was given up does not take the reason away."""
-    monkeypatch.setattr(background_compiler, "LEAST_S", 0.1)
-    came = collected(compiler_of(LastMinute(), one_by_one=True))
-    (lost,) = [verdict.failure for verdict in came if verdict.failure is not None]
-    assert lost.detail.startswith("given up after")
