@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
 
 from asmtune.base.errors import InputError, NoGpuError
-from asmtune.base.fingerprint import versions
 from asmtune.cli.output import Json, write_result, write_rows
 from asmtune.core.hardware.descriptor import descriptor_of
-from asmtune.core.hardware.driver import read_attributes
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import known_targets, load_target, match_device
 
@@ -46,22 +43,11 @@ def show(
     target: Annotated[
         str | None, typer.Argument(help="A name or a descriptor's path; else the GPU here.")
     ] = None,
-    driver: Annotated[
-        bool, typer.Option("--driver", help="What the driver reports about the GPU here, as JSON.")
-    ] = False,
     json_: Annotated[
         bool, typer.Option("--json", help="A descriptor, as --target takes it, for a table.")
     ] = False,
 ) -> None:
-    """Show a target's figures with their sources, or what the driver reports about the GPU here."""
-    if driver:
-        if target is not None:
-            raise InputError(f"--driver is of the GPU here, and {target!r} is named; leave one out")
-        _use_gpu()
-        attributes = read_attributes(_current()).to_json()
-        document = {**attributes, "versions": versions(), "date": _today()}
-        write_result(json.dumps(document, indent=1))
-        return
+    """Show a target's figures with their sources."""
     shown = load_target(target) if target is not None else _here()
     if json_:
         write_result(json.dumps(descriptor_of(shown), indent=1))
@@ -78,29 +64,6 @@ def show(
     write_rows(f"{shown.name} ({shown.arch})", rows, False)
 
 
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
-
-
-def _use_gpu() -> None:
-    """Initialise CUDA, so that the driver may be asked.
-
-    Raises:
-        NoGpuError: there is no GPU.
-    """
-    import torch
-
-    if not torch.cuda.is_available():
-        raise NoGpuError("this needs a CUDA GPU; PyTorch finds none on this machine")
-    torch.cuda.init()  # type: ignore[no-untyped-call]
-
-
-def _current() -> int:
-    import torch
-
-    return int(torch.cuda.current_device())
-
-
 def _here() -> Target:
     """Return the target of the GPU here.
 
@@ -108,9 +71,13 @@ def _here() -> Target:
         NoGpuError: there is no GPU.
         InputError: no descriptor describes it, and its driver does not tell enough.
     """
+    import torch
+
     from asmtune.measure.timing.nvml import device_name
 
-    _use_gpu()
+    if not torch.cuda.is_available():
+        raise NoGpuError("this needs a CUDA GPU; PyTorch finds none on this machine")
+    torch.cuda.init()  # type: ignore[no-untyped-call] # so that its driver may be asked
     name = device_name()
     target = match_device(name)
     if target is None:

@@ -61,7 +61,6 @@ prune-report {{}}/doubled.py --timings {TIMINGS} | the report is of doubled
 {MATMUL} --target {{}} | cannot be read
 run --target {{}}/plain.json {{}}/plain.py | plain.json: cannot be read
 targets show H2000 | target 'H2000' is unknown; did you mean H200?
-targets show H200 --driver | --driver is of the GPU here, and 'H200' is named
 {MATMUL} --dtype fp64 | matmul does not support fp64: one of fp16
 {MATMUL} --shape M=4096,N=4096 | the shape lacks K; write --shape M=4096
 {MATMUL} --shape M=1,N | --shape: 'N' is not NAME=VALUE

@@ -23,7 +23,6 @@ PLAIN = (
         ("bench", "{}/doubled.py", "-o", "{}/run.json"),
         ("accuracy", "{}/doubled.py"),
         ("targets", "show"),
-        ("targets", "show", "--driver"),
         ("model", "collect", "{}/doubled.py", "--output", "{}/timings.json"),
     ],
 )

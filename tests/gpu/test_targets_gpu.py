@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 import triton
 
 from asmtune import Space, asm_autotune
-from asmtune.cli.app import run
 from asmtune.core.hardware.driver import read_attributes
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import shipped_cuda, shipped_target
@@ -44,14 +42,6 @@ def test_the_driver_tells_what_pytorch_knows() -> None:
         for name in ("arch", "max_warps_per_sm", "max_blocks_per_sm", "shared_bytes_per_sm"):
             assert getattr(target, name) == getattr(shipped, name), name
         assert target.dram_bytes_per_s == pytest.approx(shipped.dram_bytes_per_s, rel=0.15)
-
-
-def test_what_the_driver_tells_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The attributes are JSON with the device's name."""
-    assert run(["targets", "show", "--driver"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["name"] == torch.cuda.get_device_name()
-    assert {"sms", "clock_khz", "bus_bits", "shared_bytes_per_block"} <= set(document["attributes"])
 
 
 def test_a_launch_is_tuned_where_nothing_is_known(

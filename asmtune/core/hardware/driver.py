@@ -62,10 +62,6 @@ class DeviceAttributes:
     name: str
     values: Mapping[str, int]
 
-    def to_json(self) -> Raw:
-        """Return the device's name and attributes as JSON values."""
-        return {"name": self.name, "attributes": dict(self.values)}
-
     @property
     def sms(self) -> int | None:
         """Number of SMs."""
