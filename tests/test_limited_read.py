@@ -22,7 +22,7 @@ from asmtune.core.ir_overrides import Override
 from asmtune.core.keys.rules import _rules_of_file as read_rules
 from asmtune.core.oracle import load_oracle
 from asmtune.report.documents import read_reports
-from asmtune.runtime.recording.key_file import read_key_file
+from asmtune.runtime.offline.recorded_keys import read_keys
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
 from asmtune.workshop.exports.command import _read_seeds as read_import
@@ -32,7 +32,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "target.json": lambda path: load_target(str(path)),
     "rules": read_rules,
     "shapes": read_shapes,
-    "keys.json": read_key_file,
+    "keys.json": read_keys,
     "import.json": lambda path: read_import(path, None, None),  # type: ignore[arg-type]
     "export.json": interchange.read,
     "run.json": read_run,

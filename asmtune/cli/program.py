@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
+    from asmtune.runtime.key_recorder import KeyRecorder
     from asmtune.runtime.launch_counts import LaunchCounts
-    from asmtune.runtime.recording.recorder import KeyRecorder
 
 
 class Program:
@@ -21,7 +21,6 @@ class Program:
     def __init__(self, instructions: str, process: int) -> None:
         """Read the JSON of `cli.run.UserProgram.execute`; `process` is the program's first."""
         given: dict[str, Any] = json.loads(instructions)
-        self._name: str = given["name"]
         self._options: dict[str, Any] = given["options"]
         self._target: str | None = given["target"]
         self._quiet: bool = given["quiet"]
@@ -60,10 +59,10 @@ class Program:
         patching.tell = _tell
         self._held.enter_context(patching)
         if self._record is not None:
-            from asmtune.runtime.recording.recorder import KeyRecorder
+            from asmtune.runtime.key_recorder import KeyRecorder
 
             rules = tuple(self._options["buckets"])
-            self._recorder = KeyRecorder(Path(self._record), self._name, rules)
+            self._recorder = KeyRecorder(Path(self._record), rules)
             self._held.enter_context(recording(self._recorder.launched))
 
     def end(self) -> None:
@@ -81,8 +80,7 @@ class Program:
             for line in [] if self._counts is None else self._counts.launch_bound():
                 _tell(line)
         if self._recorder is not None and not self._quiet:
-            for line in self._recorder.summary():
-                _tell(line)
+            _tell(self._recorder.summary())
 
 
 def _tell(line: str) -> None:

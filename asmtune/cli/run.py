@@ -129,18 +129,12 @@ class UserProgram:
     target: str | None = None
     record: Path | None = None
 
-    @property
-    def _own_name(self) -> str:
-        """Return its name in a file of keys: the module's, or the script's without folders."""
-        names = {"": Path(self.name).name, "-m": self.name}
-        return names.get(self.switch, self.switch)
-
     def check(self) -> None:
         """Check what is asmtune's own; of the program Python tells what it lacks.
 
         Raises:
-            InputError: an option has none of its values, a file of keys cannot be used or is of
-            another program, or Python was started without `site`.
+            InputError: an option has none of its values, a file of keys cannot be used, or Python
+                was started without `site`.
         """
         from asmtune.runtime.patching.redirect import check_options
 
@@ -152,10 +146,11 @@ class UserProgram:
         if self.target is not None:
             load_target(self.target)
         if self.record is not None:
-            from asmtune.runtime.recording.key_file import check_program
+            from asmtune.runtime.offline.recorded_keys import read_keys
 
             check_destinations([("--record", self.record)])
-            check_program(self.record, self._own_name)
+            if self.record.exists():
+                read_keys(self.record)
 
     @staticmethod
     def _check_store(where: str) -> None:
@@ -192,7 +187,6 @@ class UserProgram:
         if target is not None and Path(target).is_file():
             target = str(Path(target).absolute())
         given = {
-            "name": self._own_name,
             "options": {**self.options, "buckets": buckets},
             "target": target,
             "quiet": self.quiet,

@@ -164,7 +164,7 @@ class _Plan:
 
 
 def _recorded_plan(path: Path, kernel: str | None, options: TuneOptions) -> _Plan:
-    from asmtune.runtime.offline.tuning_queue import RecordedKeys
+    from asmtune.runtime.offline.recorded_keys import RecordedKeys
 
     keys = RecordedKeys.of(path, kernel)
     return _Plan(options, len(keys.keys), keys.results, keys.changed)

@@ -9,7 +9,7 @@ Its launcher passes a planned launch to the driver. Otherwise its `Chooser` look
 memory; for a new key it checks the launch (`checks`) and makes a `TuningRequest`, which
 `misses.resolver` resolves. The ranks of a `torch.distributed` job agree on each config
 (`rank_agreement`), and nothing is tuned while a CUDA graph is captured. `events` reports keys
-that were resolved, `recording` writes those that a program meets to a file and makes their
-launches again, `patching` puts all this behind `triton.autotune` of unchanged programs, and
-`torch_compile` gives PyTorch's compiler the config of a launch that it traces.
+that were resolved, `key_recorder` writes those that a program meets to a file, `patching` puts all
+this behind `triton.autotune` of unchanged programs, and `torch_compile` gives PyTorch's compiler
+the config of a launch that it traces.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +21,7 @@ from asmtune.runtime.options import (
     Pruning,
     SpaceSource,
 )
+from asmtune.triton_api.autotuners import autotuner_in
 from asmtune.triton_api.jit_functions import is_kernel
 
 if TYPE_CHECKING:
@@ -259,15 +260,31 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
 
 
 def autotuners(module: ModuleType) -> list[AsmAutotuner]:
-    """List the decorated kernels among a module's names, and in its dicts, lists and tuples."""
+    """List the kernels that `@asm_autotune` made among a module's names, and in containers."""
     from asmtune.runtime.autotuner import AsmAutotuner
 
-    kernels: dict[int, AsmAutotuner] = {}
-    for value in vars(module).values():
-        inner = value.values() if isinstance(value, Mapping) else value
-        items = inner if isinstance(value, Mapping | list | tuple) else (value,)
-        kernels |= {id(item): item for item in items if isinstance(item, AsmAutotuner)}
-    return list(kernels.values())
+    return [tuner for tuner in triton_autotuners(module) if isinstance(tuner, AsmAutotuner)]
+
+
+def triton_autotuners(module: Any) -> list[Any]:
+    """List the autotuners of any kind among a module's names, under decorators, in containers."""
+    if not issubclass(type(module), ModuleType):
+        return []
+    names = object.__getattribute__(module, "__dict__")  # wakes no module that loads itself
+    items = [item for value in list(names.values()) for item in _items(value)]
+    found = (autotuner_in(item) for item in items)
+    return list({id(tuner): tuner for tuner in found if tuner is not None}.values())
+
+
+def _items(value: Any) -> Iterable[Any]:
+    kind = type(value)
+    if kind is dict:
+        return list(value.values())
+    if kind in (list, tuple):
+        return list(value)
+    if kind is type and value.__module__ != "builtins":  # a class with kernels
+        return [getattr(item, "__func__", item) for item in vars(value).values()]
+    return (value,)
 
 
 def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:

@@ -19,7 +19,7 @@ from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRec
 from asmtune.core.space.space import Space
 from asmtune.measure.accuracy import Bound
 from asmtune.runtime.offline import tuning_queue
-from asmtune.runtime.recording.key_file import KeyFile, RecordedKey, add_keys
+from asmtune.runtime.offline.recorded_keys import RecordedKey, add_keys
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
@@ -366,12 +366,24 @@ def recorded(commands: Commands, *sizes: int) -> str:
     for n in sizes:
         form = {"region": 0, "pointer": 0, "device": "cpu", "dtype": "float16"}
         memory = {"device": "cpu", "pinned": False, "first": 0, "bytes": 2 * n, "at": 0}
-        key = RecordedKey("__main__.double", "__main__", str(script), {"n": n}, {}, "", "", "")
         arguments = {"x_ptr": {"tensor": {**form, "shape": [n], "strides": [1]}}, "n": n}
-        grid = {"reads": [], "sizes": [[[], [1, 1, 1]]]}
-        keys.append(replace(key, positional=("x_ptr", "n"), arguments=arguments, grid=grid))
-        keys[-1] = replace(keys[-1], memory=(memory,))
-    add_keys(commands.folder / "keys.json", KeyFile("serves.py", (), tuple(keys)))
+        key = RecordedKey(
+            kernel="__main__.double",
+            module="__main__",
+            file=str(script),
+            shape={"n": n},
+            dtypes={},
+            device="",
+            source="",
+            buckets=(),
+            positional=("x_ptr", "n"),
+            arguments=arguments,
+            memory=(memory,),
+            contents={},
+            grid={"reads": [], "sizes": [[[], [1, 1, 1]]]},
+        )
+        keys.append(key)
+    add_keys(commands.folder / "keys.json", keys)
     return str(commands.folder / "keys.json")
 
 
@@ -403,6 +415,7 @@ def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Co
     said = commands.refused("tune", "triple", "--from", path)
     assert "no key of kernel triple: the file has __main__.double" in said
     (commands.folder / "serves.py").unlink()
-    said = commands.refused("tune", "--from", path)
-    assert "serves.py cannot be imported here (kernel file" in said
-    assert "no such file): install its package" in said
+    ran = commands.run("tune", "--from", path)
+    assert ran.code == 1
+    assert "serves.py cannot be imported here (kernel file" in ran.err
+    assert "no such file): install its package" in ran.err

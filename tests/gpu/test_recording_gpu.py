@@ -70,7 +70,7 @@ def test_recorded_keys_are_tuned_before_traffic(tmp_path: Path) -> None:
     (tmp_path / "serves.py").write_text(SERVES)
     sizes = "100000,1000003,5000000"
     asmtune(tmp_path, "run", "--on-miss", "predict", "--record", "k.json", "serves.py", sizes)
-    _, *keys = map(json.loads, (tmp_path / "k.json").read_text().splitlines())
+    keys = [*map(json.loads, (tmp_path / "k.json").read_text().splitlines())]
     assert [key["shape"]["n"] for key in keys] == [100000, 1000003, 5000000]
     assert all("index_ptr" in key["contents"] for key in keys)
     asmtune(tmp_path, "tune", "--from", "k.json", "--effort", "quick")

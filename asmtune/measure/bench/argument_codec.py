@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 import mmap
+import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -264,6 +265,11 @@ def _restore_value(kind: str, inner: Any, memory: Sequence[SharedRegion]) -> Any
 
     if kind == "opaque":
         return Opaque(inner)
+    if kind == "float":
+        return float(inner)
+    if kind == "function":
+        module, _, path = inner.partition(":")
+        return operator.attrgetter(path)(importlib.import_module(module))
     if kind == "dtype":
         return tl.dtype(inner)
     if kind == "constexpr":

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
-from asmtune.base.errors import AsmtuneError, InputError, ProblemError
 from asmtune.core.failures import guarded, required
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import KernelModule, Shape
-from asmtune.core.keys.rules import BucketRules
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.offline.kernel_sources import StoredLaunch, reference_of, tuner_of
-from asmtune.runtime.recording.key_file import RecordedKey, read_key_file
-from asmtune.runtime.recording.launches import load_kernel, recorded_request
-from asmtune.store.codec import key_digest
 from asmtune.tuning.listener import TuningListener
-from asmtune.tuning.options import Choices, TuneOptions
+from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.tuner import Tuner
 
@@ -46,114 +39,6 @@ def open_machine(
     """
     device, tuner = Tuner.on_this_gpu(options, target)
     return TuningGpu(device, "cuda", tuner.with_listener(progress))
-
-
-@dataclass(frozen=True)
-class RecordedKeys:
-    """Recorded keys of a program, to be tuned one after another without it.
-
-    Attributes:
-        keys: keys with their kernels, or with the reason why the kernel is missing.
-        changed: names of kernels whose source is not the recorded one any more, as `results`
-            meets them.
-    """
-
-    keys: tuple[tuple[RecordedKey, AsmAutotuner | str], ...]
-    changed: dict[str, None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, path: Path, kernel: str | None = None) -> RecordedKeys:
-        """Read a file of keys and import their kernels.
-
-        Args:
-            path: the file.
-            kernel: takes the keys of a kernel of that name alone.
-
-        Raises:
-            InputError: the file cannot be read, has no key of the kernel, or none of its kernels
-                can be imported.
-        """
-        file = read_key_file(path)
-        own = [key for key in file.keys if f".{key.kernel}".endswith(f".{kernel or key.kernel}")]
-        if not own:
-            has = ", ".join(sorted({key.kernel for key in file.keys})) or "no key at all"
-            wanted = "" if kernel is None else f"no key of kernel {kernel}: "
-            again = "name one of these, or record more with `asmtune run --record`"
-            raise InputError(f"keys {path}: {wanted}the file has {has}; {again}")
-        tuners: dict[tuple[str, str], AsmAutotuner | str] = {}
-        rules = BucketRules.of(file.buckets)
-        for key in own:
-            place = (key.kernel, key.module)
-            if place not in tuners:
-                tuners[place] = _kernel_of(key, rules)
-        failures = [one for one in tuners.values() if isinstance(one, str)]
-        if len(failures) == len(tuners):
-            raise InputError(f"keys {path}: {failures[0]}")
-        return cls(tuple((key, tuners[key.kernel, key.module]) for key in own))
-
-    def results(self, machine: TuningGpu) -> Iterator[TuningResult]:
-        """Tune each key and yield its result; one that fails stops no other.
-
-        Only one key's arguments are in memory at a time; its result has none.
-        """
-        done: set[str] = set()
-        for key, tuner in self.keys:
-            result = self._result(key, tuner, machine)
-            digest = key_digest(result.request.key)
-            if digest not in done:  # two keys of a program without rules may be one with them
-                yield result
-            done.add(digest)
-
-    def _result(
-        self, key: RecordedKey, tuner: AsmAutotuner | str, machine: TuningGpu
-    ) -> TuningResult:
-        if isinstance(tuner, str):
-            return _failed(key, machine.device, tuner)
-        request = _request_of(key, tuner, machine)
-        if isinstance(request, str):
-            return _failed(key, machine.device, request)
-        if request.expected.source != key.source:
-            self.changed[key.kernel] = None
-        choices: Any = {**tuner.options.choices, **_shared(machine.tuner.options)}
-        own = replace(machine.tuner, options=TuneOptions.of(choices))
-        (result,) = own.results([request])
-        problem = replace(request.problem, arguments={}, shape=request.key.shape)
-        return replace(result, request=request.with_arguments_of(problem))
-
-
-def _kernel_of(key: RecordedKey, rules: BucketRules) -> AsmAutotuner | str:
-    try:
-        return load_kernel(key, rules)
-    except ProblemError as error:
-        return str(error)
-
-
-def _request_of(key: RecordedKey, tuner: AsmAutotuner, machine: TuningGpu) -> TuningRequest | str:
-    """Make a key's request, or say why it cannot be made."""
-    try:
-        request = guarded(
-            "input", partial(recorded_request, key, tuner, machine.device, machine.place)
-        )
-    except AsmtuneError as error:
-        return str(error)
-    return request.detail if isinstance(request, Failure) else request
-
-
-def _shared(options: TuneOptions) -> Choices:
-    """Return the choices that are the same for all kernels."""
-    return {
-        "effort": options.effort,
-        "isolate": options.isolate,
-        "seed": options.seed,
-        "force": options.force,
-    }
-
-
-def _failed(key: RecordedKey, device: str, detail: str) -> TuningResult:
-    first = (detail.splitlines() or ["no message"])[0]
-    problem = Problem(None, {}, (1,), dict(key.shape), key.kernel)
-    request = TuningRequest(problem, replace(key.key, device=device), Space({}))
-    return TuningResult(request, "failed", error=first)
 
 
 @dataclass(frozen=True)
