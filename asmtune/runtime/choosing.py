@@ -246,7 +246,7 @@ class Chooser:
         with searching():
             choice = resolve(self._resolver, request, capturing=capturing)
         if capturing and not choice.final:
-            self.notices.untuned(request.key, choice, "capture")
+            self.notices.untuned(request.key, choice.config, "capture")
         if choice.final:
             choice = replace(choice, seconds=time.perf_counter() - start)
             self._emit_resolved(choice)
@@ -256,9 +256,7 @@ class Chooser:
         return Choice(self.options.fallback_config(space, call.arguments), final, "fallback")
 
     def _emit_resolved(self, choice: Choice) -> None:
-        event = KeyResolved(
-            kernel=self.name, how=choice.how, seconds=choice.seconds, origin=choice.origin
-        )
+        event = KeyResolved(kernel=self.name, how=choice.how, seconds=choice.seconds)
         emit(replace(event, compiled=choice.compiled, timed=choice.timed))
 
     def _request(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.options import Check, Effort
 
 
-_OF_LAUNCHES: Final = ("fallback", "on_miss", "skip_tuning_below_us", "use_nearest_shape")
+_OF_LAUNCHES: Final = ("fallback", "on_miss", "skip_tuning_below_us")
 _OF_TUNING: Final = ("effort", "isolate", "force", "on_busy", "seed")
 CHANGEABLE: Final = (*_OF_LAUNCHES, *_OF_TUNING)
 """Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
@@ -63,7 +63,6 @@ def asm_autotune(
     on_miss: OnMiss = "tune",
     fallback: Config | Callable[[Arguments], Any] | None = None,
     skip_tuning_below_us: Limit | None = "host",
-    use_nearest_shape: bool = False,
 ) -> Callable[[Any], AsmAutotuner]:
     """Tune a Triton kernel on its first launch with a new key, then remember the config.
 
@@ -140,8 +139,6 @@ def asm_autotune(
             timing, and takes `fallback`'s config if it is given, else that of `rules.gemm` where
             the space has a product's blocks, else the default. "host" (default): twice the work
             takes less than the launch costs the host. None times every key.
-        use_nearest_shape: whether a key that no store has takes the config of the nearest record,
-            of another shape or device, until it is tuned; by default False.
 
     Raises:
         InputError: not exactly one of `configs` and `space` is given, an option has an invalid
@@ -236,13 +233,13 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
 
         from asmtune.kernels import softmax
 
-        reconfigure(softmax, on_miss="predict", use_nearest_shape=True)
+        reconfigure(softmax, on_miss="predict")
 
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
-        changes: some of `on_miss`, `fallback`, `skip_tuning_below_us`, `use_nearest_shape`,
-            `effort` and `isolate` (see `asm_autotune`), `force`, `on_busy` and `seed`
-            (see `asmtune.tuning.options.TuneOptions`).
+        changes: some of `on_miss`, `fallback`, `skip_tuning_below_us`, `effort` and `isolate` (see
+            `asm_autotune`), `force`, `on_busy` and `seed` (see
+            `asmtune.tuning.options.TuneOptions`).
 
     Raises:
         InputError: the module has no such kernel, or an option is unknown or has an invalid

@@ -32,7 +32,6 @@ class KeyResolved:
         how: a `misses.Choice`'s: "tuned", "known", "predicted" and the others.
         compiled, timed: configs, while it was tuned.
         seconds: wall clock, from the first launch of the key to its config.
-        origin: where a "nearest" config is from, in words.
     """
 
     kernel: str
@@ -40,7 +39,6 @@ class KeyResolved:
     compiled: int = 0
     timed: int = 0
     seconds: float = 0.0
-    origin: str = ""
 
 
 F = TypeVar("F")
@@ -167,11 +165,11 @@ class Notices:
             self._warned.add((moment, text))
         return is_first
 
-    def untuned(self, key: TuneKey, choice: Choice | Config, moment: str) -> None:
+    def untuned(self, key: TuneKey, config: Config, moment: str) -> None:
         """Warn that a launch continues with an untuned config; `moment` is a key of `_ADVICE`."""
         text = key_text(key)
         if self.first(moment, text):
-            message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {choice}"
+            message = f"{text}: not tuned; {_ADVICE[moment]}; goes on with {config}"
             warnings.warn(message, UntunedWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
 
     def untaken(self, key: TuneKey, used: Config, best: Config) -> None:

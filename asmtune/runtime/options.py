@@ -169,7 +169,6 @@ class DecoratorOptions:
     skip_tuning_below_us: Limit | None = "host"
     fallback: Config | Callable[[Arguments], Any] | None = None
     on_miss: OnMiss = "tune"
-    use_nearest_shape: bool = False
     prune: Pruning | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)
     strict: bool = True
@@ -183,10 +182,6 @@ class DecoratorOptions:
             raise ArgumentTypeError(
                 f"skip_tuning_below_us={shortened(repr(limit_us))}: give microseconds, a number "
                 'of 0 or more, "host" or None'
-            )
-        if not isinstance(self.use_nearest_shape, bool):
-            raise ArgumentTypeError(
-                f"use_nearest_shape={shortened(repr(self.use_nearest_shape))}: give True or False"
             )
         if own is not None and not _is_function(own):
             try:

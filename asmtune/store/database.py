@@ -90,21 +90,9 @@ class Store(Database):
         condition = keys.c.digest.startswith(prefix, autoescape=True)
         return list(self._select(records.WHOLE, condition))
 
-    def near(self, key: TuneKey, now: Provenance | None = None) -> list[TuneRecord]:
-        """List the records nearest to a key, some of each device, in no order; without samples.
-
-        Args:
-            key: the key; its own record may be among them.
-            now: how the key would be tuned; where given, records are those that `KeyIndex.nearest`
-                says, and have no timings, but where their winner is an alternative.
-        """
-        if now is None:
-            return self._nearest(records.UNSAMPLED, key, now)
-        heads = self._nearest(records.HEADS, key, now)
-        found = (h if h.winner.alternative is None else self.find(h.key) for h in heads)
-        return [record for record in found if record is not None]
-
-    def _nearest(self, reading: Reading[_T], key: TuneKey, now: Provenance | None) -> list[_T]:
+    def near(self, key: TuneKey) -> list[TuneRecord]:
+        """List the records nearest to a key, some of each device, in no order; without samples."""
+        reading = records.UNSAMPLED
         index = self._indexes.get(key.kernel, KeyIndex())
 
         def work(connection: Connection) -> Change | Sequence[Any]:
@@ -113,7 +101,7 @@ class Store(Database):
             if change.rows:
                 return change
             index = change.known
-            return reading.fetch(connection, keys.c.id.in_(index.nearest(key, now)))
+            return reading.fetch(connection, keys.c.id.in_(index.nearest(key)))
 
         while isinstance(found := self.transact(work), Change):
             index = found.known.having(found.rows)

@@ -18,14 +18,13 @@ from numpy.typing import NDArray
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.json_codec import json_of
-from asmtune.core.config import Config
-from asmtune.core.hardware.model import Target, apart, runs_all_of
+from asmtune.core.hardware.model import Target, apart
 from asmtune.core.hardware.shipped import known_device
-from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store.lookup import Layer, minor_version
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.store.lookup import Layer
 
-Distance = Callable[[Mapping[str, Any], Mapping[str, Any]], float | None]
-"""Returns the distance of two shapes; None if they do not compare."""
+Distance = Callable[[Mapping[str, Any], Mapping[str, Any]], float]
+"""Returns the distance of two shapes."""
 
 Place = tuple[int, tuple[float, ...], float]
 
@@ -40,15 +39,13 @@ class Neighbour:
         record: the record.
         place: what neighbours are sorted by.
         layer: "store" or "shipped".
-        recorded_on: the target of the record's device; None for this device.
-        here: the target of this device; None if it is not known.
+        is_here: whether it is of this device.
     """
 
     record: TuneRecord
     place: Place
     layer: Layer = "store"
-    recorded_on: Target | None = None
-    here: Target | None = None
+    is_here: bool = True
 
     @property
     def same_code(self) -> bool:
@@ -62,18 +59,6 @@ class Neighbour:
         shape = " ".join(f"{name}={value}" for name, value in key.shape.items())
         layer = "this store" if self.layer == "store" else "the shipped configs"
         return f"the record of {shape or 'any arguments'} on {key.device} in {layer}"
-
-    def surely_fits(self, config: Config) -> bool:
-        """Return whether a config that ran there must run here: no limit is smaller.
-
-        Of another architecture, whose machine code differs, nothing is sure. A cluster needs SMs
-        that lie together, which a device with fewer of them may not have.
-        """
-        if self.recorded_on is None:
-            return True
-        if self.here is None or not runs_all_of(self.here, self.recorded_on):
-            return False
-        return config.num_ctas == 1 or self.here.sms >= self.recorded_on.sms
 
 
 def neighbours(
@@ -90,8 +75,8 @@ def neighbours(
     keeps 0.98 of the best speed, another shape's of one device 0.5 to 0.8.
 
     Args:
-        layers: records of any keys; those of another kernel or dtypes, of the key itself, of a
-            shape that does not compare, and of a device that nothing is known of are left out.
+        layers: records of any keys; those of another kernel or dtypes, of the key itself, and of
+            a device that nothing is known of are left out.
         key: the key that they are to serve.
         here: the target of the key's device; without it other devices are left out.
         distance: of two shapes.
@@ -119,17 +104,15 @@ def _neighbour(
     if (own.kernel, dict(own.dtypes)) != (key.kernel, dict(key.dtypes)) or own == key:
         return None
     shape_away = distance(own.shape, key.shape)
-    if shape_away is None:
-        return None
     if own.device == key.device:
-        return Neighbour(record, (_HERE, (), shape_away), layer, None, here)
+        return Neighbour(record, (_HERE, (), shape_away), layer)
     there = targets.get(own.device)
     away = None if here is None or there is None else apart(there, here)
     if away is None or here is None or there is None:
         return None
     same_code = there.arch == here.arch and dict(own.shape) == dict(key.shape)
     rank = _SAME_CODE if same_code else _ELSEWHERE
-    return Neighbour(record, (rank, away, shape_away), layer, there, here)
+    return Neighbour(record, (rank, away, shape_away), layer, is_here=False)
 
 
 NEAREST: Final = 16
@@ -153,7 +136,7 @@ class KeyIndex:
         ids: ids of rows of `keys`.
         shapes: by the name of a value in a shape, its logarithm to the base 2 (NaN of what is no
             size) and its hash.
-        dtypes, devices, made: hashes of dtypes, device, and source and Triton's version.
+        dtypes, devices: hashes of dtypes and device.
         store: `tables.store_name`, whose ids they are.
     """
 
@@ -161,7 +144,6 @@ class KeyIndex:
     shapes: Mapping[str, _Sizes] = field(default_factory=dict)
     dtypes: _Numbers = field(default_factory=_none)
     devices: _Numbers = field(default_factory=_none)
-    made: _Numbers = field(default_factory=_none)
     store: str | None = None
 
     def having(self, rows: Sequence[Any]) -> KeyIndex:
@@ -173,7 +155,6 @@ class KeyIndex:
             {name: self._joined_sizes(name, [_at(one, name) for one in shapes]) for name in names},
             _joined(self.dtypes, [hash(row.dtypes) for row in rows]),
             _joined(self.devices, [hash(row.device) for row in rows]),
-            _joined(self.made, [_made(row.source, row.triton) for row in rows]),
             self.store,
         )
 
@@ -186,18 +167,10 @@ class KeyIndex:
         absent = np.full(count, np.nan), np.full(count, _code(_ABSENT))
         return self.shapes.get(name, absent)
 
-    def nearest(self, key: TuneKey, now: Provenance | None = None) -> list[int]:
-        """Return the ids of the `NEAREST` keys of each device that have the dtypes of a key.
-
-        Args:
-            key: the key, whose kernel is that of the index.
-            now: how the key would be tuned; where given, only records of this source and Triton
-                count, and only shapes that compare: those that differ in sizes alone.
-        """
-        away = self._away(key.shape, math.inf if now is not None else 1.0)
-        usable = (self.dtypes == hash(canonical(dict(key.dtypes)))) & np.isfinite(away)
-        if now is not None:
-            usable &= self.made == _made(now.source, now.triton)
+    def nearest(self, key: TuneKey) -> list[int]:
+        """Return the ids of the `NEAREST` keys of each device that have the dtypes of a key."""
+        away = self._away(key.shape)
+        usable = self.dtypes == hash(canonical(dict(key.dtypes)))
         chosen: list[int] = []
         for device in np.unique(self.devices[usable]):
             own = np.flatnonzero(usable & (self.devices == device))
@@ -205,13 +178,13 @@ class KeyIndex:
             chosen += self.ids[own[order]].tolist()
         return chosen
 
-    def _away(self, shape: Mapping[str, Any], other: float) -> NDArray[np.float64]:
-        """Return the distance of each key's shape; `other` where two values are no sizes."""
+    def _away(self, shape: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Return the distance of each key's shape; 1 for each value that is no size and differs."""
         total = np.zeros(len(self.ids))
         for name in self.shapes.keys() | shape.keys():
             value, (logs, codes) = _at(shape, name), self._sizes(name)
             apart = np.abs(logs - _log(value))
-            apart[np.isnan(apart)] = other
+            apart[np.isnan(apart)] = 1.0
             total += np.where(codes == _code(value), 0.0, apart)
         return total
 
@@ -237,10 +210,6 @@ def _log(value: Any) -> float:
 
 def _code(value: Any) -> int:
     return hash((type(value).__name__, value))
-
-
-def _made(source: Any, triton: Any) -> int:
-    return hash((source, minor_version(str(triton))))
 
 
 def _joined(numbers: _Numbers, more: list[int]) -> _Numbers:

@@ -260,7 +260,7 @@ def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[Tu
     return next((r for r in found if r.value and not differences(r.value.provenance, now)), None)
 
 
-_INDEXED: Final = ("id", "shape", "dtypes", "device", "source", "triton")
+_INDEXED: Final = ("id", "shape", "dtypes", "device")
 
 
 class Change(NamedTuple):

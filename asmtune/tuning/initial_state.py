@@ -74,7 +74,7 @@ def experience(
         imported: configs of the key's kernel; those of its device, dtypes and shape come first.
     """
     near = neighbours(layers, key, here, distance)
-    most = MOST_SEEDS // 2 if any(one.recorded_on is None for one in near) else MOST_SEEDS
+    most = MOST_SEEDS // 2 if any(one.is_here for one in near) else MOST_SEEDS
     seeds: dict[Config, None] = {}
     origins: dict[Config, str] = {}
     for one in near:
@@ -82,7 +82,7 @@ def experience(
         fastest = sorted(one.record.config_timings, key=lambda m: m.median_us)[:count]
         own = dict.fromkeys([one.record.winner.plain, *(m.config for m in fastest)])
         fresh = [config for config in own if config not in seeds]
-        if one.recorded_on is not None:
+        if not one.is_here:
             fresh = fresh[: most - len(origins)]
             origins |= dict.fromkeys(fresh, one.origin)
         seeds |= dict.fromkeys(fresh)

@@ -23,7 +23,6 @@ from asmtune.base.errors import (
 )
 from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
-from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
@@ -195,20 +194,6 @@ class Tuner:
         with _preserved_from_hooks(request):
             work = self.funnel.front(request.problem).work(default)
         return work if isinstance(work, Work) else None
-
-    def runs(self, request: TuningRequest, config: Config) -> bool:
-        """Return whether a config's machine code fits this device; compiles it, launches nothing.
-
-        Raises:
-            ProblemError: the config does not fit the kernel.
-        """
-        if not self.ranks:
-            return False
-        with _preserved_from_hooks(request):
-            (verdict,) = self.funnel.judge(request.problem, [config])
-            if verdict.kept:
-                self.funnel.front(request.problem).hand_to_triton(config)
-        return verdict.kept
 
     def _leased(
         self, request: TuningRequest, *, force: bool, beside: TuneRecord | None = None

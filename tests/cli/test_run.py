@@ -251,7 +251,7 @@ def test_interpreted_launches_cannot_be_recorded(tmp_path: Path) -> None:
 
 def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     """One kernel has no line of sums; what was neither tuned nor stored was picked."""
-    met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
+    met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "fallback", "tuned")]
     write_result(keys_met_table(met))
     text = capsys.readouterr().out
     assert [cell.strip() for cell in text.splitlines()[-1].split("│")][-1] == "2"

@@ -236,7 +236,7 @@ def test_tritons_backend_is_left_alone(scaled: Place) -> None:
 
 
 @pytest.mark.slow(seconds=5)
-@pytest.mark.parametrize("way", ["tuned", "predicted", "judged"])
+@pytest.mark.parametrize("way", ["tuned", "predicted"])
 def test_the_launch_after_a_tuning_compiles_nothing(
     way: str, folder: Path, tmp_path: Path, block: Callable[[], None]
 ) -> None:
@@ -245,10 +245,7 @@ def test_the_launch_after_a_tuning_compiles_nothing(
     request = tuning_support.request(tuner)
     block()
     with launching_on(90):
-        if way == "judged":
-            config = tuning_support.BEST
-            assert tuner.runs(request, config)
-        elif way == "predicted":
+        if way == "predicted":
             config = tuner.predict(request).config
         else:
             record = tuner.resolve(request).record

@@ -66,7 +66,7 @@ def main(history: int, seed: int, sizes: list[int]) -> dict[str, Any]:
     if history:
         remember(random.Random(history))
     options = DecoratorOptions(
-        space=SPACE, choices={"seed": seed}, use_nearest_shape=bool(history % 2)
+        space=SPACE, choices={"seed": seed}, on_miss="predict" if history % 2 else "tune"
     )
     resolver = Resolver(options)
     picks = {n: resolver.resolve(request(n), capturing=bool(seed % 2)) for n in sizes}

@@ -64,7 +64,7 @@ def test_loads_nothing_that_tunes(folder: Path) -> None:
     "options",
     [
         {"effort": "quick", "restore_value": ["x_ptr"]},
-        {"on_miss": "background", "use_nearest_shape": True},
+        {"on_miss": "background"},
     ],
     ids=str,
 )

@@ -142,7 +142,7 @@ def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
     other = Config({"BLOCK": 128, "FLAW": 0}, num_warps=1)
     options: list[dict[str, Any]] = [
         {},
-        {"on_miss": "background", "use_nearest_shape": True},
+        {"on_miss": "background"},
         {"on_miss": "predict"},
         {"skip_tuning_below_us": 1 << 20, "fallback": other},
     ]
@@ -266,11 +266,9 @@ def test_nothing_unchecked_is_launched(
 ) -> None:
     """With check="bits" or a bound, an untuned key gets the default wherever nothing is timed."""
     monkeypatch.setattr(Tuner, "open", refuse)
-    untimed = host.resolver(on_miss="predict", use_nearest_shape=True, choices=choices)
+    untimed = host.resolver(on_miss="predict", choices=choices)
     found = [untimed.resolve(miss())]
-    found.append(
-        host.resolver(choices=choices, use_nearest_shape=True).resolve(miss(), capturing=True)
-    )
+    found.append(host.resolver(choices=choices).resolve(miss(), capturing=True))
     with asmtune.deterministic():
         found.append(host.resolver(choices=choices).resolve(miss()))
     assert [choice.config for choice in found] == [support.DEFAULT] * 3

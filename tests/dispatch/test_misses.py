@@ -1,4 +1,4 @@
-"""From a miss to a config: stores, predictions, small problems, neighbours, capture."""
+"""From a miss to a config: stores, predictions, small problems, capture."""
 
 from __future__ import annotations
 
@@ -261,109 +261,17 @@ def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     assert host.machine.timed == []
 
 
-def neighbours(host: Host) -> None:
-    """Two sizes that are tuned, each with a winner of its own."""
-    with store(host) as opened:
-        opened.save(record(miss(1024), support.DEFAULT))
-        opened.save(record(miss(1 << 20), SLOWEST))
-
-
-@pytest.mark.parametrize(("n", "expected"), [(2048, support.DEFAULT), (1 << 18, SLOWEST)])
-def test_nearest_is_the_pick(host: Host, n: int, expected: Config) -> None:
-    """If asked to, "predict" and a capture pick the config of the closest size."""
-    neighbours(host)
-    found = host.resolver(use_nearest_shape=True, on_miss="predict").resolve(miss(n))
-    assert described(found) == ("nearest", True, expected)
-    captured = host.resolver(use_nearest_shape=True).resolve(miss(n), capturing=True)
-    assert described(captured) == ("nearest", False, expected)
-    assert host.opened == []
-
-
 @pytest.mark.slow
 def test_no_new_key_reads_all_records(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a launch nor a search of a new key reads the records of all others."""
-    neighbours(host)
+    """A search of a new key does not read the records of all others."""
+    with store(host) as opened:
+        opened.save(record(miss(1024), support.DEFAULT))
 
     def read(*_: Any) -> None:
         raise AssertionError("all records are read")
 
     monkeypatch.setattr(Store, "stream", read)
-    near = host.resolver(use_nearest_shape=True, on_miss="predict").resolve(miss(2048))
-    assert described(near) == ("nearest", True, support.DEFAULT)
     assert host.resolver().resolve(miss(4096)).how == "tuned"
-
-
-def test_nearest_is_of_the_same_kernel_source_and_space(host: Host) -> None:
-    """A neighbour of another source, dtype or device, or whose config is not there, is none."""
-    at = miss(2048)
-    near = record(miss(1024), support.BEST)
-    others = [
-        replace(near, provenance=replace(near.provenance, source="0" * 64)),
-        replace(near, provenance=replace(near.provenance, triton="2.0.0")),
-        replace(near, key=replace(near.key, device="NVIDIA L4")),
-        replace(near, key=replace(near.key, dtypes={**near.key.dtypes, "x_ptr": "fp16"})),
-        replace(near, key=replace(near.key, shape={"n": 1024, "m": 1})),
-        replace(near, winner=Config({"BLOCK": 4096, "FLAW": 0})),
-    ]
-    for other in others:
-        with store(host) as opened:
-            opened.clear()
-            opened.save(other)
-        found = host.resolver(use_nearest_shape=True).resolve(at, capturing=True)
-        assert found.how == "fallback", other
-    with store(host) as opened:
-        opened.save(near)
-    found = host.resolver(use_nearest_shape=True).resolve(at, capturing=True)
-    assert described(found) == ("nearest", False, support.BEST)
-
-
-H100 = "NVIDIA H100 80GB HBM3"
-
-
-def of_device(device: str, n: int, winner: Config) -> TuneRecord:
-    """A record of another device, made with this source and Triton."""
-    own = record(miss(n), winner)
-    return replace(own, key=replace(own.key, device=device))
-
-
-def test_the_nearest_device_s_record_is_the_pick(host: Host) -> None:
-    """The same key of the same architecture goes before other shapes here; its origin is told."""
-    with store(host) as opened:
-        opened.save(of_device(H100, 2048, SLOWEST))
-        opened.save(of_device("NVIDIA H20", 2048, support.BEST))
-        opened.save(of_device(H100, 4096, support.BEST))
-    resolver = host.resolver(use_nearest_shape=True)
-    found = resolver.resolve(miss(2048), capturing=True)
-    assert described(found) == ("nearest", False, SLOWEST)
-    assert found.origin == f"the record of n=2048 on {H100} in this store"
-    assert str(found) == f"{SLOWEST}, from {found.origin}"
-    with store(host) as opened:
-        opened.save(record(miss(1024), support.DEFAULT))
-    assert resolver.resolve(miss(2048), capturing=True).config == SLOWEST
-    assert resolver.resolve(miss(512), capturing=True).config == support.DEFAULT
-    assert host.opened == []
-
-
-def test_what_may_not_fit_is_compiled_or_left_out(host: Host) -> None:
-    """Of another architecture nothing is handed out unread; what compiles and fits is."""
-    wide = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=64)
-    space = Space.from_configs([support.DEFAULT, support.BEST, wide])
-    at = miss(2048, space=space)
-    for device, winner, how in (
-        ("NVIDIA A100-SXM4-80GB", support.BEST, "nearest"),
-        ("NVIDIA A100-SXM4-80GB", wide, "predicted"),
-        ("NVIDIA Never Made", support.BEST, "predicted"),
-    ):
-        with store(host) as opened:
-            opened.clear()
-            opened.save(of_device(device, 2048, winner))
-        captured = host.resolver(use_nearest_shape=True, space=space).resolve(at, capturing=True)
-        assert captured.how == "fallback"
-        found = host.resolver(use_nearest_shape=True, on_miss="predict", space=space).resolve(at)
-        assert found.how == how, (device, winner)
-        assert (found.config == winner) == (how == "nearest") or how == "predicted"
-        assert found.config != wide
-    assert host.machine.timed == []
 
 
 @pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])

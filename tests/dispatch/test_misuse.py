@@ -58,7 +58,7 @@ OPTIONS: list[tuple[str, Any]] = [
     *[("prune_configs_by", value) for value in (add, {"perf_model": "x"}, {"top": 1})],
     *[("fallback", value) for value in (add, 5)],
     *[("skip_tuning_below_us", value) for value in (add, [1], "auto", -1.0)],
-    *[("use_nearest_shape", "no"), ("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
+    *[("pre_hook", "x"), ("on_miss", ["tune"]), ("check", True)],
 ]
 MISUSES: dict[str, tuple[list[Callable[[], Any]], str]] = {
     "no configs": ([partial(asm_autotune, value) for value in NO_CONFIGS], "asm_autotune: configs"),

@@ -46,7 +46,7 @@ def test_what_was_met_is_looked_up_anew(gpu: HostGpu) -> None:
     reconfigure(kernel, on_miss="tune")
     launch(kernel)
     assert len(kernel.cache) == 1
-    reconfigure(kernel, use_nearest_shape=True)
+    reconfigure(kernel, fallback={"BLOCK": 64})
     assert kernel.cache == {}
     launch(kernel)  # from the store
     assert (gpu.tuned, len(kernel.cache)) == (1, 1)

@@ -15,19 +15,19 @@ from children import in_child
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event
-from store_records import PROVENANCE, record, timed
+from store_records import PROVENANCE, record
 from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.runtime.misses.lookups import distance
 from asmtune.store import codec, interchange, neighbours, records, sqlite_file, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
 from asmtune.store.safe_store import SafeStore
+from asmtune.tuning.initial_state import distance
 
 PATIENCE_S = 60
 KEY = record(3000).key
@@ -47,8 +47,8 @@ def statements(store: Store) -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_neighbours_are_found_without_timings(where: str, store: Store) -> None:
-    """A new key's neighbours are the nearest of each device, of which no timing is read.
+def test_neighbours_are_the_nearest_of_each_device(where: str, store: Store) -> None:
+    """A new key's neighbours are the nearest of each device.
 
     Keys that are known are not read again, whoever has saved or deleted some.
     """
@@ -56,25 +56,23 @@ def test_neighbours_are_found_without_timings(where: str, store: Store) -> None:
     store.save_all(record(m) for m in sizes)
     there = [replace(record(m), key=replace(record(m).key, device="NVIDIA B200")) for m in sizes]
     store.save_all(there)
-    with statements(store) as asked:
-        near = store.near(KEY, PROVENANCE)
-    assert not [text for text in asked if "JOIN" in text]
-    assert all(one.measurements == () and one.winner == record().winner for one in near)
+    near = store.near(KEY)
+    assert all(one.winner == record().winner for one in near)
     for device in ("NVIDIA H200", "NVIDIA B200"):
         found = sorted(one.key.shape["M"] for one in near if one.key.device == device)
-        expected = sorted(sizes, key=lambda m: distance({"M": m}, {"M": 3000}) or 0.0)
+        expected = sorted(sizes, key=lambda m: distance({"M": m}, {"M": 3000}))
         assert found == sorted(expected[: neighbours.NEAREST])
 
     other = Store.open(where)
     other.save(record(2999))
     with statements(store) as asked:
-        found = [one.key.shape["M"] for one in store.near(KEY, PROVENANCE)]
+        found = [one.key.shape["M"] for one in store.near(KEY)]
     assert 2999 in found
     assert len([text for text in asked if "shape" in text]) == 2  # the new key, and the nearest
     other.clear(device="NVIDIA H200")
-    assert {one.key.device for one in store.near(KEY, PROVENANCE)} == {"NVIDIA B200"}
+    assert {one.key.device for one in store.near(KEY)} == {"NVIDIA B200"}
     with statements(store) as asked:
-        store.near(KEY, PROVENANCE)
+        store.near(KEY)
     assert len([text for text in asked if text.startswith("SELECT")]) == 3
 
 
@@ -84,46 +82,21 @@ def test_a_fresh_file_has_neighbours_of_its_own(tmp_path: Path) -> None:
     with Store.open(path) as store:
         for m in (1024, 4096):
             store.save_all(record(m + n) for n in range(neighbours.NEAREST + 1))
-            found = {one.key.shape["M"] for one in store.near(record(m).key, PROVENANCE)}
+            found = {one.key.shape["M"] for one in store.near(record(m).key)}
             assert found == {m + n for n in range(1, neighbours.NEAREST)} | {m}
             for file in tmp_path.iterdir():
                 file.unlink()
 
 
-def test_neighbours_that_do_not_serve(store: Store) -> None:
-    """Another source, Triton, dtype or kernel, and a shape that does not compare, are left out."""
-    near = record(2048)
-    key = near.key
-    store.save_all(
-        [
-            replace(near, provenance=replace(PROVENANCE, source="0" * 64)),
-            record(2049, provenance=replace(PROVENANCE, triton="2.0.0")),
-            record(2050, kernel="pkg.other"),
-            replace(near, key=replace(key, dtypes={"a": "fp32"})),
-            replace(near, key=replace(key, shape={"M": 2048, "causal": False})),
-            replace(near, key=replace(key, shape={"M": 2048})),
-            replace(near, key=replace(key, shape={"M": -1, "causal": True})),
-        ]
-    )
-    assert store.near(KEY, PROVENANCE) == []
-    assert len(store.near(KEY)) == 5
-
-
-def test_neighbours_with_timings(store: Store) -> None:
-    """A search gets the nearest records with their timings, and none of the samples.
-
-    A winner that is another function comes with the times of what can be called in its place.
-    """
-    other = record().winner.with_alternative("library")
-    won = record(2048, winner=other, measurements=(timed(other, 1.0), *record().measurements))
-    store.save_all([record(1024), won])
-    near = {one.key.shape["M"]: one for one in store.near(KEY)}
-    assert near[1024].measurements == tuple(
+def test_neighbours_have_timings(store: Store) -> None:
+    """A search gets the nearest records with their timings, and none of the samples."""
+    other = replace(record().key, dtypes={"a": "fp32"})
+    store.save_all([record(1024), replace(record(2048), key=other), record(9, kernel="pkg.other")])
+    (near,) = store.near(KEY)
+    assert near.measurements == tuple(
         replace(timing, samples_us=()) for timing in record().measurements
     )
-    assert near[1024].failures == record().failures
-    (found,) = [one for one in store.near(KEY, PROVENANCE) if one.winner == other]
-    assert found.winner_among(()) == record().winner
+    assert near.failures == record().failures
 
 
 def test_a_damaged_neighbour_is_set_aside(tmp_path: Path) -> None:
@@ -134,7 +107,7 @@ def test_a_damaged_neighbour_is_set_aside(tmp_path: Path) -> None:
         damage = f"UPDATE keys SET winner = '{{}}' WHERE digest = '{digest}'"
         store.transact(lambda c: c.exec_driver_sql(damage).close(), writes=True)
         with pytest.warns(UserWarning, match="do not match its seal"):
-            assert [one.key.shape["M"] for one in store.near(KEY, PROVENANCE)] == [1024]
+            assert [one.key.shape["M"] for one in store.near(KEY)] == [1024]
 
 
 shapes = st.dictionaries(
@@ -143,21 +116,21 @@ shapes = st.dictionaries(
 
 
 @given(known=st.lists(shapes, max_size=30), new=shapes)
-def test_the_index_measures_as_a_launch_does(known: list[Any], new: Any) -> None:
+def test_the_index_measures_as_a_search_does(known: list[Any], new: Any) -> None:
     """Whatever shapes are stored, those chosen are as near as the nearest by `distance`."""
 
     class Row:
         def __init__(self, number: int, shape: Any) -> None:
             self.id, self.shape, self.device = number, json.dumps(shape), "d"
-            self.dtypes, self.source, self.triton = '{"a":"fp16"}', PROVENANCE.source, "3.6.0"
+            self.dtypes = '{"a":"fp16"}'
 
     half = len(known) // 2
     rows: list[Any] = [Row(number, shape) for number, shape in enumerate(known)]
     index = neighbours.KeyIndex().having(rows[:half]).having(rows[half:])
-    chosen = index.nearest(replace(record().key, shape=new), PROVENANCE)
+    chosen = index.nearest(replace(record().key, shape=new))
     away = [distance(shape, new) for shape in known]
-    nearest = sorted(one for one in away if one is not None)[: neighbours.NEAREST]
-    assert sorted(away[i] or 0.0 for i in chosen) == pytest.approx(nearest)
+    nearest = sorted(away)[: neighbours.NEAREST]
+    assert sorted(away[i] for i in chosen) == pytest.approx(nearest)
 
 
 def held(store: Store) -> tuple[threading.Thread, Callable[[], None]]:

@@ -182,22 +182,6 @@ def _architecture(target: Target) -> tuple[int, int]:
     return int(target.arch[3:-2], 16), int(target.arch[-2:], 16)
 
 
-_LIMITS: Final = (
-    "registers_per_sm",
-    "max_registers_per_thread",
-    "shared_bytes_per_sm",
-    "shared_bytes_per_block",
-    "max_warps_per_sm",
-    "max_threads_per_block",
-)
-
-
-def runs_all_of(here: Target, other: Target) -> bool:
-    """Return whether whatever runs on another device runs here: same code, no smaller limit."""
-    same = (here.backend, here.arch, here.warp_size) == (other.backend, other.arch, other.warp_size)
-    return same and all(getattr(here, name) >= getattr(other, name) for name in _LIMITS)
-
-
 L2_BYTES_PER_CYCLE: Final = 64.0
 """The most bytes between one SM and L2 in a cycle (L1's line fill on sm_80 and newer)."""
 

@@ -115,14 +115,10 @@ class Resolver:
         self._in_progress: dict[str, Choice] = {}
         self._notices = Notices()
         self._lock = threading.Lock()
-        self._at_once: list[Provider] = [self._fallback]
-        self._untimed: list[Provider] = [self._fallback]
-        self._before_timing: list[Provider] = []
-        if not options.checked_only:  # else only the default may run unchecked
-            near = int(options.use_nearest_shape)
-            self._at_once = [*[self._near] * near, self._predicted_before, self._fallback]
-            self._untimed = [*[self._fitting_near] * near, self._predicted]
-            self._before_timing = [self._small] if options.skip_tuning_below_us is not None else []
+        # Where outputs must be the default's, no other config may run unchecked.
+        self._untimed = self._fallback if options.checked_only else self._predicted
+        has_limit = options.skip_tuning_below_us is not None and not options.checked_only
+        self._before_timing: list[Provider] = [self._small] if has_limit else []
         self._launch, self._capture, self._deterministic = self._lists()
 
     def _lists(self) -> tuple[list[Provider], list[Provider], list[Provider]]:
@@ -132,7 +128,7 @@ class Resolver:
         actions: dict[str, list[Provider]] = {
             "tune": [*self._before_timing, self._tuned],
             "raise": [*self._before_timing, self._raised],
-            "predict": [self._final_untimed],
+            "predict": [self._untimed],
             "background": [self._in_background],
         }
         if options.on_miss == "predict" and not options.checked_only:
@@ -235,16 +231,6 @@ class Resolver:
             return self._fallback(lookup)
         return Choice(config, True, "small")
 
-    def _near(self, lookup: MissLookup) -> Choice | None:
-        return lookup.nearest()
-
-    def _fitting_near(self, lookup: MissLookup) -> Choice | None:
-        """Return the nearest neighbour's config; one that may not fit here is compiled first."""
-        request = lookup.request
-        return lookup.nearest(
-            lambda config: self._tuners.of(request.key.device).runs(request, config)
-        )
-
     def _predicted(self, lookup: MissLookup) -> Choice:
         """Return the model's first pick; if nothing can be predicted, warn and fall back."""
         request = lookup.request
@@ -279,10 +265,8 @@ class Resolver:
 
     def _provisional(self, lookup: MissLookup) -> Choice:
         """Return the best config known at once, which is not final."""
-        return replace(_first(self._at_once, lookup), final=False)
-
-    def _final_untimed(self, lookup: MissLookup) -> Choice:
-        return replace(_first(self._untimed, lookup), final=True)
+        before = None if self.options.checked_only else self._predicted_before(lookup)
+        return replace(before or self._fallback(lookup), final=False)
 
     def _raised(self, lookup: MissLookup) -> Choice:
         raise MissError(miss_message(lookup.request))
@@ -294,7 +278,7 @@ class Resolver:
         except UntimedError as error:
             is_short = isinstance(error, MemoryShortError)
             try:
-                choice = self._final_untimed(lookup)
+                choice = self._untimed(lookup)
             except MemoryShortError:  # not even for copies of what hooks may write
                 choice = self._fallback(lookup)
             # One warning about what a kernel writes is enough.

@@ -52,7 +52,7 @@ FORMAT: Final = "asmtune-key 3"
 MOST_ELEMENTS: Final = 1 << 16
 """Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 _AGAIN: Final = "record it again with `asmtune run --record FILE PROGRAM`"
-_SHARED: Final = ("effort", "isolate", "devices", "seed", "force")
+_SHARED: Final = ("effort", "isolate", "seed", "force")
 """Choices that are the same for all kernels."""
 _ALIGNMENT: Final = 512
 _PIECE: Final = 1 << 22  # random numbers that are made at once for a dtype that has none

@@ -41,11 +41,10 @@ class PatchOptions(TypedDict, total=False):
     check: Check
     on_miss: OnMiss
     skip_tuning_below_us: Limit | None
-    use_nearest_shape: bool
     buckets: RuleSource
 
 
-_OF_LAUNCHES: Final = ("on_miss", "skip_tuning_below_us", "use_nearest_shape")
+_OF_LAUNCHES: Final = ("on_miss", "skip_tuning_below_us")
 _OF_KEYS: Final = "buckets"
 
 
@@ -97,9 +96,9 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
 
     Args:
         misplaced: none; options are given by name.
-        options: `effort`, `isolate`, `seed`, `search_held_tiles`, `force`,
-            `on_busy`, `check`, `on_miss`, `skip_tuning_below_us` and `use_nearest_shape` (see
-            `asm_autotune` and `reconfigure`), and `buckets`: rules for the keys, such as
+        options: `effort`, `isolate`, `seed`, `search_held_tiles`, `force`, `on_busy`, `check`,
+            `on_miss` and `skip_tuning_below_us` (see `asm_autotune` and `reconfigure`), and
+            `buckets`: rules for the keys, such as
             `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of them. A rule
             that changed no key is warned of when the context is left.
 
