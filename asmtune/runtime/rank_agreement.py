@@ -25,9 +25,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
@@ -52,43 +51,6 @@ _PAUSE_S: Final = 0.02
 _MOST_PAUSE_S: Final = 0.5
 """Seconds between two looks of a rank that waits: at first, and in the end. A waiting call of
 PyTorch would block the store for all other threads."""
-
-
-class GroupStoreEntries:
-    """Entries of one key in the group's store. No call waits for another rank.
-
-    Raises:
-        GroupStoreError: by every method, where the store fails.
-    """
-
-    def __init__(self, store: Store, prefix: str) -> None:
-        self._store, self._prefix = store, prefix
-
-    def announced(self) -> str | None:
-        """Return the config that all ranks use; None before there is one."""
-        name = f"{self._prefix}/config"
-        if not _store_call(lambda: self._store.check([name])):
-            return None
-        return _store_call(lambda: self._store.get(name)).decode()
-
-    def announce(self, text: str) -> str:
-        """Publish a config, and return the one that was published first."""
-        return self._first(f"{self._prefix}/config", text)
-
-    def claim(self, attempt: int, name: str) -> str:
-        """Claim an attempt for `name` if nobody has it; return the name of its owner."""
-        return self._first(f"{self._prefix}/claim/{attempt}", name)
-
-    def fail(self, attempt: int) -> None:
-        """Mark an attempt as failed."""
-        _store_call(lambda: self._store.add(f"{self._prefix}/failed/{attempt}", 1))
-
-    def failed(self, attempt: int) -> bool:
-        """Return whether the owner of an attempt has given up."""
-        return _store_call(lambda: self._store.add(f"{self._prefix}/failed/{attempt}", 0)) > 0
-
-    def _first(self, name: str, text: str) -> str:
-        return _store_call(lambda: self._store.compare_set(name, "", text)).decode()
 
 
 def encode_config(config: Config) -> str:
@@ -143,136 +105,131 @@ class RankWarning(UserWarning):
     """Ranks go on with an untuned config, or may run different ones."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resolvers:
-    """Functions that give one rank a key's config.
+class Job(NamedTuple):
+    """The ranks of a job, seen from one of them."""
 
-    `known` gives None where no store knows it, and never waits for another process. `resolve`
-    tunes if need be, and may raise. `fallback` gives an untuned one at once.
-    """
-
-    known: Callable[[], Config | None]
-    resolve: Callable[[], Config]
-    fallback: Callable[[], Config]
+    store: Store
+    rank: int
 
 
 @dataclass(frozen=True)
-class AgreementKey:
-    """The launch that ranks agree on.
+class Agreement:
+    """The config that all ranks of a job use for one key.
 
     The kernel's source and the configs of `expected` count, and whether configs are chosen
     deterministically: what ranks agreed on before that may have been timed. `configs` gives the
     space's own, so that another rank's config gets its `pre_hook`.
     """
 
+    job: Job
     key: TuneKey
     expected: Provenance
     configs: Callable[[], Iterable[Config]]
+    deterministic: bool = field(default_factory=is_deterministic)
 
-    @property
-    def prefix(self) -> str:
-        """Prefix of its entries in the group's store."""
-        key, made = self.key, self.expected
-        # Without versions: ranks with different builds of PyTorch are ranks of one job.
-        identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
-        mode = ("deterministic",) if is_deterministic() else ()
-        return f"asmtune/{digest(*identity, key.device, made.source, made.space, *mode)}"
-
-
-@dataclass(frozen=True)
-class RankGroup:
-    """The ranks of a job, seen from one of them."""
-
-    store: Store
-    rank: int
-
-    def agree(self, agreement: AgreementKey, resolvers: Resolvers, wait_s: float) -> Config:
+    def agree(
+        self,
+        known: Callable[[], Config | None],
+        resolve: Callable[[], Config],
+        fallback: Callable[[], Config],
+        wait_s: float,
+    ) -> Config:
         """Agree on the config that all ranks of the job use.
 
         Args:
-            agreement: the launch.
-            resolvers: what this rank would use.
+            known: gives the config that this rank's stores know, and waits for no other process.
+            resolve: tunes if need be, and may raise.
+            fallback: gives an untuned config at once.
             wait_s: seconds to wait for a config, before all go on with an untuned one.
 
         Raises:
-            AsmtuneError: `resolvers.resolve` failed in this rank; another one tries then.
+            AsmtuneError: `resolve` failed in this rank; another one tries then.
         """
-        entries = GroupStoreEntries(self.store, agreement.prefix)
         # One process may meet a key in two threads, on two GPUs of one kind.
-        name, attempt = f"rank {self.rank} ({secrets.token_hex(4)})", 0
+        name, attempt = f"rank {self.job.rank} ({secrets.token_hex(4)})", 0
         end, pause_s = time.monotonic() + wait_s, _PAUSE_S
         try:
-            text = entries.announced()
-            if text is None and (known := resolvers.known()) is not None:
-                return self.publish(agreement, known)
+            text = self._announced()
+            if text is None and (own := known()) is not None:
+                return self.publish(own)
             while text is None:
-                holder = entries.claim(attempt, name)
+                holder = self._first(f"claim/{attempt}", name)
                 # Read after the claim: its owner may have published a config just before.
-                text = entries.announced()
+                text = self._announced()
                 if text is not None or holder == name:
                     break
-                attempt += entries.failed(attempt)
+                attempt += self._count_failures(attempt, 0) > 0
                 left_s = end - time.monotonic()
                 if left_s <= 0:
-                    return self._publish_fallback(agreement, resolvers, holder, wait_s)
+                    return self._publish_fallback(fallback(), holder, wait_s)
                 time.sleep(min(left_s, pause_s))
                 pause_s = min(1.5 * pause_s, _MOST_PAUSE_S)
             if text is not None:
-                return decode_config(text, agreement.configs())
+                return decode_config(text, self.configs())
         except GroupStoreError as error:
-            return self._agree_alone(agreement, error, resolvers.resolve())
-        return self._resolve(agreement, resolvers, partial(entries.fail, attempt))
-
-    def _resolve(
-        self, agreement: AgreementKey, resolvers: Resolvers, fail: Callable[[], None]
-    ) -> Config:
-        """Resolve a key for all ranks; a failure opens the next attempt."""
+            return self._go_alone(error, resolve())
         try:
-            config = resolvers.resolve()
+            config = resolve()
         except BaseException:  # raised again; Ctrl-C is a failure to the other ranks too
             with suppress(GroupStoreError):
-                fail()
+                self._count_failures(attempt, 1)
             raise
-        return self.publish(agreement, config)
+        return self.publish(config)
 
-    def publish(self, agreement: AgreementKey, config: Config) -> Config:
+    def publish(self, config: Config) -> Config:
         """Publish a config and return the one that all ranks use; never waits."""
-        entries, text = GroupStoreEntries(self.store, agreement.prefix), encode_config(config)
+        text = encode_config(config)
         try:
-            first = entries.announce(text)
+            first = self._first("config", text)
         except GroupStoreError as error:
-            return self._agree_alone(agreement, error, config)
-        return config if first == text else decode_config(first, agreement.configs())
+            return self._go_alone(error, config)
+        return config if first == text else decode_config(first, self.configs())
 
-    def _publish_fallback(
-        self, agreement: AgreementKey, resolvers: Resolvers, holder: str, wait_s: float
-    ) -> Config:
-        fallback = resolvers.fallback()
-        config = self.publish(agreement, fallback)
+    def _publish_fallback(self, fallback: Config, holder: str, wait_s: float) -> Config:
+        config = self.publish(fallback)
         if config is fallback:
-            _warn(
-                f"rank {self.rank}: {key_text(agreement.key)}: waited {wait_s:g} s for "
-                f"{holder.partition(' (')[0]} to tune it; all ranks of this job go on with "
-                f"{config}, untuned; tune it before the job, or set ASMTUNE_WAIT_S higher"
+            self._warn(
+                f"waited {wait_s:g} s for {holder.partition(' (')[0]} to tune it; all ranks of "
+                f"this job go on with {config}, untuned; tune it before the job, or set "
+                "ASMTUNE_WAIT_S higher"
             )
         return config
 
-    def _agree_alone(
-        self, agreement: AgreementKey, error: GroupStoreError, config: Config
-    ) -> Config:
-        _warn(
-            f"rank {self.rank}: {key_text(agreement.key)}: the default process group's store "
-            f"failed ({error}); this rank goes on with {config}, and others may have another "
-            "config; tune it before the job"
+    def _go_alone(self, error: GroupStoreError, config: Config) -> Config:
+        self._warn(
+            f"the default process group's store failed ({error}); this rank goes on with {config}, "
+            "and others may have another config; tune it before the job"
         )
         return config
 
+    def _warn(self, what: str) -> None:
+        text = f"rank {self.job.rank}: {key_text(self.key)}: {what}"
+        warnings.warn(text, RankWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
 
-def _warn(message: str) -> None:
-    warnings.warn(message, RankWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
+    def _entry(self, name: str) -> str:
+        """Return the name of an entry of the key in the group's store."""
+        key, made = self.key, self.expected
+        # Without versions: ranks with different builds of PyTorch are ranks of one job.
+        identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
+        mode = ("deterministic",) if self.deterministic else ()
+        return f"asmtune/{digest(*identity, key.device, made.source, made.space, *mode)}/{name}"
+
+    def _announced(self) -> str | None:
+        """Return the config that all ranks use; None before there is one."""
+        name = self._entry("config")
+        if not _store_call(lambda: self.job.store.check([name])):
+            return None
+        return _store_call(lambda: self.job.store.get(name)).decode()
+
+    def _first(self, name: str, text: str) -> str:
+        """Set an entry if nobody has, and return what was set first."""
+        return _store_call(lambda: self.job.store.compare_set(self._entry(name), "", text)).decode()
+
+    def _count_failures(self, attempt: int, more: int) -> int:
+        return _store_call(lambda: self.job.store.add(self._entry(f"failed/{attempt}"), more))
 
 
-def current_job() -> RankGroup | None:
+def current_job() -> Job | None:
     """Return the job that this process is a rank of; None without one, or if it has one rank.
 
     It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
@@ -281,7 +238,7 @@ def current_job() -> RankGroup | None:
     if group is None or not group.is_initialized() or group.get_world_size() < 2:
         return None
     store = group._get_default_store()
-    return None if store is None else RankGroup(store, group.get_rank())
+    return None if store is None else Job(store, group.get_rank())
 
 
 def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:
@@ -312,14 +269,12 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
         if resolver.options.fallback is not None:
             yield resolver.options.fallback_config(request.space, request.problem.arguments)
 
-    agreement = AgreementKey(request.key, request.expected, configs)
+    agreement = Agreement(job, request.key, request.expected, configs)
     if capturing:
-        config = job.publish(agreement, pick())
+        config = agreement.publish(pick())
     else:
-        resolvers = Resolvers(
-            known=known, resolve=lambda: chosen(resolver.resolve(request)), fallback=pick
-        )
-        config = job.agree(agreement, resolvers, Settings.from_environment().wait_s)
+        wait_s = Settings.from_environment().wait_s
+        config = agreement.agree(known, lambda: chosen(resolver.resolve(request)), pick, wait_s)
     own = next((choice for choice in choices if choice.config is config), None)
     if own is None:
         return Choice(config, True, "known")

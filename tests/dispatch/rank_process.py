@@ -31,7 +31,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
-from asmtune.runtime.rank_agreement import AgreementKey, RankGroup, Resolvers, current_job
+from asmtune.runtime.rank_agreement import Agreement, Job, current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 from tests.store.children import finish, start
@@ -47,12 +47,11 @@ def hooked(_: Any) -> None:
 SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
 
 
-def matter(name: str, device: str = "NVIDIA H200") -> AgreementKey:
-    """Give the key that a scene agrees on."""
+def matter(job: Job, name: str, device: str = "NVIDIA H200") -> Agreement:
+    """Give what a scene agrees on."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
-    return AgreementKey(
-        TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device), made_with, lambda: [*SPACE, FALLBACK]
-    )
+    key = TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device)
+    return Agreement(job, key, made_with, lambda: [*SPACE, FALLBACK])
 
 
 class Player:
@@ -61,7 +60,7 @@ class Player:
     def __init__(self, rank: int) -> None:
         job = current_job()
         assert job is not None
-        self.job: RankGroup = job
+        self.job = job
         self.store = dist.distributed_c10d._get_default_store()
         self.rank = rank
         self.tuned: list[str] = []
@@ -89,10 +88,10 @@ class Player:
             work()
             return self.own
 
-        ways = Resolvers(known=lambda: known, resolve=resolve, fallback=lambda: FALLBACK)
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            config = self.job.agree(matter(name, device), ways, wait_s)
+            agreement = matter(self.job, name, device)
+            config = agreement.agree(lambda: known, resolve, lambda: FALLBACK, wait_s)
         return {
             "config": str(config),
             "hook": config.pre_hook is hooked,

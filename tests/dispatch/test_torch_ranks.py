@@ -13,26 +13,27 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from asmtune.base.errors import GroupStoreError
+from asmtune.base.errors import GroupStoreError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.rank_agreement import (
-    AgreementKey,
-    GroupStoreEntries,
-    RankGroup,
+    Agreement,
+    Job,
     RankWarning,
-    Resolvers,
     current_job,
     decode_config,
     encode_config,
 )
 
 ROOT = Path(__file__).parents[2]
-MATTER = AgreementKey(
-    TuneKey("m.add", {"n": 8}, {"x": "fp16"}, "NVIDIA H200"),
-    Provenance("source", "space", "3", "2", "0", "1", "now"),
-    lambda: [Config({"BLOCK": 64})],
-)
+FIRST, SECOND = Config({"BLOCK": 64}), Config({"BLOCK": 32})
+
+
+def matter(store: Any, rank: int, n: int = 8) -> Agreement:
+    """What a rank agrees on with others."""
+    key = TuneKey("m.add", {"n": n}, {"x": "fp16"}, "NVIDIA H200")
+    made = Provenance("source", "space", "3", "2", "0", "1", "now")
+    return Agreement(Job(store, rank), key, made, lambda: [FIRST, SECOND])
 
 
 def run_job(scene: str, world: int, folder: Path) -> list[dict[str, Any] | None]:
@@ -172,33 +173,30 @@ def test_no_job_without_a_group() -> None:
         dist.destroy_process_group()
 
 
+def failing() -> Config:
+    """Tune nothing."""
+    raise MeasureError("nothing ran")
+
+
 @pytest.mark.parametrize("kind", ["hash", "file"])
 def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
     """What ranks say works through PyTorch's stores in memory and in a file."""
     store = dist.HashStore() if kind == "hash" else dist.FileStore(str(tmp_path / "store"), 2)
-    words = GroupStoreEntries(dist.PrefixStore("default_pg", store), "asmtune/key")
-    assert words.announced() is None
-    assert [words.claim(0, "a"), words.claim(0, "b"), words.claim(1, "b")] == ["a", "a", "b"]
-    assert not words.failed(0)
-    words.fail(0)
-    assert (words.failed(0), words.failed(1)) == (True, False)
-    assert [words.announce("x"), words.announce("y"), words.announced()] == ["x", "x", "x"]
+    ranks = [matter(dist.PrefixStore("default_pg", store), rank) for rank in range(3)]
+    nothing: Any = lambda: None  # noqa: E731
+    with pytest.raises(MeasureError):
+        ranks[0].agree(nothing, failing, failing, 0.2)
+    assert ranks[1].agree(nothing, lambda: FIRST, failing, 5.0) is FIRST
+    assert ranks[2].agree(nothing, failing, failing, 0.2) == FIRST
+    assert ranks[2].publish(SECOND) == FIRST
+    other = matter(ranks[0].job.store, 0, n=9)
+    assert other.publish(SECOND) is SECOND
 
 
 def test_a_store_that_cannot_compare_is_told() -> None:
     """A store that lacks what is needed costs one warning, and the rank goes its own way."""
-    own = Config({"BLOCK": 64})
-    ways = Resolvers(known=lambda: None, resolve=lambda: own, fallback=lambda: Config({}))
     with pytest.warns(RankWarning, match="may have another config"):
-        assert RankGroup(dist.Store(), 3).agree(MATTER, ways, 0.2) is own
-
-
-def test_capture_offers_and_takes() -> None:
-    """What is recorded in a graph counts for all ranks, unless they have agreed before."""
-    store = dist.HashStore()
-    first, second = Config({"BLOCK": 64}), Config({"BLOCK": 32})
-    assert RankGroup(store, 0).publish(MATTER, first) is first
-    assert RankGroup(store, 1).publish(MATTER, second) == first
+        assert matter(dist.Store(), 3).agree(lambda: None, lambda: FIRST, failing, 0.2) is FIRST
 
 
 def test_configs_survive_being_told() -> None:
