@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import threading
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune.base.errors import InputError, MeasureError
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
@@ -238,31 +232,6 @@ def test_list_of_triton_configs(bench: Bench) -> None:
     assert [config.kwargs["BLOCK"] for config in kernel.space] == [64, 128]
 
 
-def test_a_derived_cap_has_the_hook(bench: Bench) -> None:
-    """A winner that is of the space but for its cap runs with the space's `pre_hook`."""
-    hooked: list[dict[str, Any]] = []
-    bench.winner = Config({"BLOCK": 128}, num_warps=8, maxnreg=168)
-    configs = [
-        triton.Config({"BLOCK": 64}, num_warps=8),
-        triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
-    ]
-    for calls in (1, 2):
-        asm_autotune(configs, ["n"], skip_tuning_below_us=None)(add)[(4,)](tensor(), tensor(), 8)
-        assert bench.launches[-1]["maxnreg"] == 168
-        assert [values["maxnreg"] for values in hooked] == [168] * calls
-    assert len(bench.tuned) == 1
-
-
-def test_heuristics_underneath_run_at_launch(bench: Bench) -> None:
-    """`@triton.heuristics` between decorator and kernel sees the config's values."""
-    inner = triton.heuristics({"factor": lambda values: values["BLOCK"] / 4})(add)
-    asm_autotune(space=AXES, key=["n"], skip_tuning_below_us=None)(inner)[(4,)](
-        tensor(), tensor(), 8
-    )
-    assert bench.launches[-1]["factor"] == 32
-    assert bench.tuned[0].kernel.endswith(".add")
-
-
 def test_winner_that_cannot_be_stored(bench: Bench) -> None:
     """A winner with a value that no file can hold is launched all the same, with one warning."""
     odd = object()
@@ -270,43 +239,6 @@ def test_winner_that_cannot_be_stored(bench: Bench) -> None:
     with pytest.warns(UserWarning, match="it is not kept"):
         tuned(space={"BLOCK": [odd, 64]})[(4,)](tensor(), tensor(), 8)
     assert bench.launches[-1]["BLOCK"] is odd
-
-
-def test_failed_tuning_is_told_and_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An error while tuning reaches the caller, and the next launch tunes again."""
-
-    def fail(*_: Any) -> TuningResult:
-        raise MeasureError("nothing could be launched")
-
-    kernel = tuned()
-    with monkeypatch.context() as patch:
-        patch.setattr(Session, "run", fail)
-        with pytest.raises(MeasureError, match="nothing could be launched"):
-            kernel[(4,)](tensor(), tensor(), 8)
-    kernel[(4,)](tensor(), tensor(), 8)
-    assert len(bench.tuned) == len(bench.launches) == 1
-
-
-def test_threads_tune_a_key_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads that launch one new key together wait for one tuning."""
-
-    def slowly(_: Session, request: TuningRequest) -> TuningResult:
-        time.sleep(0.05)
-        return bench.tune(request)
-
-    monkeypatch.setattr(Session, "run", slowly)
-    kernel = tuned()
-    threads = [
-        threading.Thread(target=lambda: kernel[(4,)](tensor(), tensor(), 8)) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(bench.tuned) == 1
-    assert [made["BLOCK"] for made in bench.launches] == [128] * 4
 
 
 def test_space_is_made_on_first_use(bench: Bench) -> None:
@@ -345,30 +277,3 @@ def test_decorated_kernel_keeps_its_name() -> None:
     assert kernel.__name__ == "add"
     assert kernel.arg_names == ["x_ptr", "y_ptr", "n", "factor", "BLOCK"]
     assert kernel.best_config is None
-
-
-@pytest.mark.slow
-def test_interpreter_runs_the_heuristics_config(tmp_path: Path) -> None:
-    """With TRITON_INTERPRET=1 kernels run on CPU tensors, untuned, with right results."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "ASMTUNE_CACHE_DIR": str(tmp_path)}
-    script = Path(__file__).with_name("interpreted_kernels.py")
-    done = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found.pop("hooked") == [100]
-    assert found.pop("told") == [64, 0]
-    assert {case: made["block"] for case, made in found.items()} == {
-        "default": 64,
-        "default does not fit": 32,
-        "made when needed": 16,
-        "configs": 32,
-        "fallback": 8,
-        "fallback config": 16,
-    }
-    for case, made in found.items():
-        assert made["right"], case
-        assert made["best"]["BLOCK"] == made["block"], case
-        assert made["remembered"] == 0, case
-    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
 | ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
 | ASMTUNE_DETERMINISTIC | 1: launches time nothing, and a key gets the same config everywhere | 0 |
-| ASMTUNE_LAUNCH | launcher: "native", "python" (slow), or "auto": native if it builds | auto |
+| ASMTUNE_LAUNCH | launcher: "python" (slow), or "auto": the C part if it builds | auto |
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_SECONDS: Final = 1e6
 """Some 11 days. The system's own limit of a wait is 25 days, beyond which it is refused."""
 MOST_MIB: Final = 1 << 30
 """A pebibyte: sizes in bytes stay within the numbers that the system takes."""
-LAUNCHES: Final = ("auto", "native", "python")
+LAUNCHES: Final = ("auto", "python")
 
 
 KNOWN: Final = frozenset(

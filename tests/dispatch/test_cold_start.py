@@ -13,7 +13,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("cold_process.py")
 HEAVY = ("sklearn", "scipy", "joblib", "rich", "typer", "sqlalchemy")
-TUNING = ("funnel", "score", "search", "bench", "features", "workload", "asm", "trace", "report")
+TUNING = ("predict", "report", "workshop", "cli")
 
 
 def run(folder: Path, *arguments: str) -> str:
@@ -50,26 +50,11 @@ def roots(found: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.slow(seconds=6)
-def test_loads_nothing_that_tunes(folder: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"on_miss": "background", "restore_value": ["x_ptr"]}])
+def test_loads_nothing_that_tunes(folder: Path, options: dict[str, Any]) -> None:
     """A stored config is launched without scikit-learn, SQLAlchemy or any room that tunes."""
-    found = launched(folder)
-    assert found["block"] == 128
-    assert roots(found).isdisjoint(HEAVY)
-    rooms = {name.split(".")[1] for name in found["loaded"] if name.startswith("asmtune.")}
-    assert rooms.isdisjoint(TUNING)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"effort": "quick", "restore_value": ["x_ptr"]},
-        {"on_miss": "background"},
-    ],
-    ids=str,
-)
-def test_options_load_nothing_heavy(folder: Path, options: dict[str, Any]) -> None:
-    """Whatever a miss would do, a key that is found loads none of what that needs."""
     found = launched(folder, **options)
     assert found["block"] == 128
     assert roots(found).isdisjoint(HEAVY)
+    rooms = {name.split(".")[1] for name in found["loaded"] if name.startswith("asmtune.")}
+    assert rooms.isdisjoint(TUNING if not options else ("report", "workshop", "cli"))

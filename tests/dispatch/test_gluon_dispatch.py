@@ -75,14 +75,6 @@ def test_a_gluon_kernel_is_tuned_and_stored(gpu: HostGpu, tmp_path: Path) -> Non
     assert gpu.launched[-1]["num_warps"] == first.best_config.num_warps
 
 
-def test_a_gluon_kernel_is_predicted_without_timing(gpu: HostGpu) -> None:
-    """Where a miss may not tune, the model ranks its configs and one is launched."""
-    kernel = tuned(on_miss="predict")
-    launched(kernel)
-    assert (gpu.tuned, gpu.timed) == (0, [])
-    assert kernel.best_config.kwargs["BLOCK"] in (512, 1024, 2048)
-
-
 def test_an_unchanged_program_tunes_its_gluon_kernels(gpu: HostGpu) -> None:
     """`triton.autotune` of a Gluon kernel goes to asmtune under a patch."""
     configs = [triton.Config({"BLOCK": block}, num_warps=4) for block in (1024, 512)]

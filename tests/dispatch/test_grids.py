@@ -74,22 +74,6 @@ def test_no_miss_chooses_a_default_without_a_grid(gpu: HostGpu, on_miss: Any, ca
     assert gpu.launched[-1]["BLOCK"] != 32
 
 
-def test_a_rule_that_raises_at_a_config(autotune: Decorator, gpu: HostGpu, tmp_path: Path) -> None:
-    """A config at which a rule of `@triton.heuristics` raises loses, whatever it raises."""
-
-    def scale(values: dict[str, Any]) -> int:
-        if values["BLOCK"] == 32:
-            raise RuntimeError("no scale of 32")
-        return 1
-
-    ruled = triton.heuristics({"scale": scale})(copy)
-    kernel = autotune(configs(32, 64, 128), ["n"])(ruled)
-    x, out, n = vectors()
-    kernel[grid](x, out, n)
-    assert kernel.best_config.kwargs["BLOCK"] == 64
-    assert tuned(tmp_path) == {32: "arguments"}
-
-
 def test_an_error_where_no_config_is_left(autotune: Decorator, gpu: HostGpu) -> None:
     """The first reason is told, and how many fail alike; nothing is launched."""
     kernel = autotune(configs(32, 64, 128), ["n"])(copy)
@@ -196,21 +180,6 @@ def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
     assert kernel[grid](*vectors(0)) is None
 
 
-def test_few_grids_tell_that_a_large_space_has_no_programs(gpu: HostGpu) -> None:
-    """A step without rows costs a bounded number of grids, however large the space is."""
-    asked: list[int] = []
-
-    def empty(values: dict[str, Any]) -> tuple[int]:
-        asked.append(values["BLOCK"])
-        return (0,)
-
-    axes = {"BLOCK": [32 << step for step in range(8)], "num_warps": [1, 2, 4, 8, 16, 32]}
-    axes |= {"num_stages": list(range(1, 101))}
-    kernel = asm_autotune(space=axes, key=["n"], skip_tuning_below_us=None, effort=EFFORT)(copy)
-    assert kernel[empty](*vectors(0)) is None
-    assert len(asked) <= 1100
-
-
 def test_a_known_config_without_a_grid_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     """What was tuned for a key is not launched over a grid's limit, and nothing takes its place."""
     kernel = autotune(configs(32, 64), [])(copy)
@@ -246,10 +215,8 @@ def test_no_programs_call_no_alternative(gpu: HostGpu) -> None:
     assert called == [N, N]
 
 
-@pytest.mark.parametrize("after", [2, 6, 10])
-def test_a_rule_that_raises_later_loses_with_its_reason(
-    gpu: HostGpu, tmp_path: Path, after: int
-) -> None:
+@pytest.mark.parametrize("after", [0, 6])
+def test_a_rule_that_raises_loses_with_its_reason(gpu: HostGpu, tmp_path: Path, after: int) -> None:
     """Whenever in a tuning a rule of `@triton.heuristics` raises, its config alone is out."""
     calls: list[int] = []
 

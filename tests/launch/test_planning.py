@@ -15,7 +15,6 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
 
-from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime.launch import plain, planning
 from asmtune.runtime.launch.planning import (
@@ -111,9 +110,9 @@ def test_an_amd_gpu_needs_no_cuda_driver(monkeypatch: pytest.MonkeyPatch) -> Non
     assert opened == []
 
 
-@pytest.mark.parametrize("wanted", ["auto", "native", "python"])
+@pytest.mark.parametrize("wanted", ["auto", "python"])
 def test_where_the_c_part_cannot_be_built(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each launch then takes the slow path, with one warning; who insists on it gets an error."""
+    """Each launch then takes the slow path, with one warning unless it was asked for."""
 
     def unbuilt() -> Any:
         raise RuntimeError("no compiler")
@@ -122,11 +121,7 @@ def test_where_the_c_part_cannot_be_built(wanted: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(planning, "native", unbuilt)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        if wanted == "native":
-            with pytest.raises(InputError, match="cannot be built: no compiler"):
-                backend.__wrapped__()
-        else:
-            assert backend.__wrapped__() is plain
+        assert backend.__wrapped__() is plain
     assert [one.category for one in told] == ([LaunchWarning] if wanted == "auto" else [])
 
 

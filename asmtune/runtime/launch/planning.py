@@ -24,7 +24,6 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 import triton.language as tl
 from triton import JITFunction
 
-from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import caller
 from asmtune.runtime.launch import plain
@@ -167,24 +166,15 @@ class Backend(Protocol):
 
 @functools.cache
 def backend() -> Backend:
-    """Return the process's backend, as ASMTUNE_LAUNCH says: "auto", "native" or "python".
-
-    Raises:
-        InputError: it is to be native, and cannot be built.
-    """
-    wanted = Settings.from_environment().launch
-    if wanted == "python":
+    """Return the process's backend, as ASMTUNE_LAUNCH says: "auto" or "python"."""
+    if Settings.from_environment().launch == "python":
         return cast(Backend, plain)
     try:
         return native()
     except _NOT_BUILT as error:
-        if wanted == "native":
-            raise InputError(
-                f"ASMTUNE_LAUNCH=native: the launcher cannot be built: {error}; "
-                "Triton needs the same: a C compiler (CC names it) and Python's headers"
-            ) from error
         warnings.warn(
-            f"each launch goes through Triton's own: the C part cannot be built: {error}",
+            f"each launch goes through Triton's own: the C part cannot be built: {error}; it needs "
+            "a C compiler (CC names it) and Python's headers",
             LaunchWarning,
             stacklevel=4,
         )

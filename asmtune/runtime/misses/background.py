@@ -33,14 +33,13 @@ from asmtune.measure.bench.argument_codec import (
     placed,
     restore,
 )
+from asmtune.measure.checks.effects import tensor_parts
 from asmtune.measure.memory import PROCESS_BYTES, RESERVE_BYTES, free_bytes
 from asmtune.triton_api.user_state import outside
 from asmtune.tuning.listener import TuningListener
 
 if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
-
-_MEMORY: Final = frozenset({"tensor", "wrapper"})
 
 
 def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,12 +54,10 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     packing = Packing()
     encodings: dict[str, Any] = {}
     for name, value in arguments.items():
-        try:
-            form = packing.describe(value, f"argument {name}")
-        except InputError:
-            continue  # the process that times refuses it, with the same message
-        if _has_memory(form):
-            encodings[name] = form
+        if tensor_parts({name: value}):
+            # The process that times refuses what cannot be described, with the same message.
+            with suppress(InputError):
+                encodings[name] = packing.describe(value, f"argument {name}")
     _require_room(packing.regions.values())
     memory = [
         placed(region.content, region.first, region.whole.device, pinned=region.pinned)
@@ -82,14 +79,6 @@ def _require_room(regions: Iterable[StorageRange]) -> None:
             raise MemoryShortError(
                 f"two copies of them take {amount(length, 'B')}, and {amount(free, 'B')} are free"
             )
-
-
-def _has_memory(form: Any) -> bool:
-    if isinstance(form, list | tuple):
-        return any(_has_memory(item) for item in form)
-    return isinstance(form, dict) and any(
-        kind in _MEMORY or _has_memory(inner) for kind, inner in form.items()
-    )
 
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
