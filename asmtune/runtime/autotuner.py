@@ -14,7 +14,6 @@ from asmtune.base.errors import InputError
 from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import KernelCall, as_triton, named_refusal, needs_gpu, timings_ms
 from asmtune.runtime.checks import check_decorated, check_kernel, named_arguments, remade
@@ -348,26 +347,16 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if 0 not in (sizes if isinstance(sizes, tuple | list) else (sizes,)):
             within(call_of(alternative, self.arg_names, call.arguments))()
 
-    def identity(self, arguments: Mapping[str, Any], device: str) -> tuple[TuneKey, Provenance]:
-        """Return the key of a launch, and the provenance that it would be tuned with now.
-
-        Args:
-            arguments: the launch's arguments, by name; meta tensors serve.
-            device: the GPU's name, as its driver gives it.
-
-        Raises:
-            InputError: an argument that the key names is missing.
-        """
-        request = self._chooser.request({}, arguments, (1,), device)
-        return request.key, request.expected
-
     def request(
         self, positional: Mapping[str, Any], named: Mapping[str, Any], grid: Any, device: str
     ) -> TuningRequest:
         """Return the request of a launch that is not made; by position count `positional`.
 
+        Its `key` is the launch's, and `expected` what it would be tuned with now. Meta tensors
+        serve. `device` is the GPU's name, as its driver gives it.
+
         Raises:
-            InputError: as `identity`.
+            InputError: an argument that the key names is missing.
         """
         return self._chooser.request(positional, named, grid, device)
 

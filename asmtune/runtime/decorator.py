@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,6 @@ from asmtune.runtime.options import (
     Pruning,
     SpaceSource,
 )
-from asmtune.triton_api.autotuners import autotuner_in
 from asmtune.triton_api.jit_functions import is_kernel
 
 if TYPE_CHECKING:
@@ -32,9 +30,10 @@ if TYPE_CHECKING:
     from asmtune.tuning.options import Check, Effort
 
 
-_OF_LAUNCHES: Final = ("fallback", "on_miss", "skip_tuning_below_us")
-_OF_TUNING: Final = ("effort", "isolate", "force", "on_busy", "seed")
-CHANGEABLE: Final = (*_OF_LAUNCHES, *_OF_TUNING)
+CHANGEABLE: Final = (
+    *("fallback", "on_miss", "skip_tuning_below_us"),
+    *("effort", "isolate", "force", "on_busy", "seed"),
+)
 """Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
 
 
@@ -191,16 +190,8 @@ def decorator_options(
         check_configs(configs)
         # Triton launches with its own defaults where the list is empty.
         space = Space.from_configs(list(configs) or [Config({})])
-    of_launches = {name: rest.pop(name) for name in _OF_LAUNCHES if name in rest}
-    _check_choices(rest)
-    return DecoratorOptions(
-        space=space,
-        key=key,
-        prune=Pruning.of(prune_configs_by),
-        choices=rest,
-        strict=strict,
-        **of_launches,
-    )
+    own = DecoratorOptions(space=space, key=key, prune=Pruning.of(prune_configs_by), strict=strict)
+    return own.revised(rest)
 
 
 def _check_space_source(space: Any) -> None:
@@ -214,18 +205,6 @@ def _check_space_source(space: Any) -> None:
             f"asm_autotune: space={shortened(repr(space))}: expected a Space, axes by name, a list "
             f"of configs, or a function that makes one, such as {FORM}"
         )
-
-
-def _check_choices(choices: Mapping[str, Any]) -> None:
-    """Check choices of how to tune.
-
-    Raises:
-        InputError: one has an invalid value.
-    """
-    if choices:  # else the tuner need not be loaded before it is needed
-        from asmtune.tuning.options import Choices, TuneOptions
-
-        TuneOptions.of(Choices(**choices))  # type: ignore[typeddict-item]
 
 
 def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
@@ -251,7 +230,13 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
             f"reconfigure: module {getattr(kernel, '__name__', kernel)} has no kernel decorated "
             "with @asm_autotune; give the decorated kernel itself"
         )
-    revised = [_revised(tuner.options, changes) for tuner in kernels]
+    for name in changes:
+        if name not in CHANGEABLE:
+            raise InputError(
+                f"reconfigure: option {name!r} cannot be changed, only "
+                f"{', '.join(CHANGEABLE)}{did_you_mean(name, CHANGEABLE)}"
+            )
+    revised = [tuner.options.revised(changes) for tuner in kernels]
     for tuner, options in zip(kernels, revised, strict=True):
         tuner.reconfigure(options)
 
@@ -265,6 +250,8 @@ def autotuners(module: ModuleType) -> list[AsmAutotuner]:
 
 def triton_autotuners(module: Any) -> list[Any]:
     """List the autotuners of any kind among a module's names, under decorators, in containers."""
+    from asmtune.triton_api.autotuners import autotuner_in
+
     if not issubclass(type(module), ModuleType):
         return []
     names = object.__getattribute__(module, "__dict__")  # wakes no module that loads itself
@@ -282,17 +269,3 @@ def _items(value: Any) -> Iterable[Any]:
     if kind is type and value.__module__ != "builtins":  # a class with kernels
         return [getattr(item, "__func__", item) for item in vars(value).values()]
     return (value,)
-
-
-def _revised(options: DecoratorOptions, changes: Mapping[str, Any]) -> DecoratorOptions:
-    for name in changes:
-        if name not in CHANGEABLE:
-            raise InputError(
-                f"reconfigure: option {name!r} cannot be changed, only "
-                f"{', '.join(CHANGEABLE)}{did_you_mean(name, CHANGEABLE)}"
-            )
-    of_launches = {name: changes[name] for name in _OF_LAUNCHES if name in changes}
-    rest = {name: value for name, value in changes.items() if name not in of_launches}
-    choices = {**options.choices, **rest}
-    _check_choices(choices)
-    return replace(options, choices=choices, **of_launches)

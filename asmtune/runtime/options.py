@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 from weakref import WeakKeyDictionary
 
@@ -191,6 +191,21 @@ class DecoratorOptions:
                     f"fallback={shortened(repr(own))}: give a config, a function of the "
                     "arguments by name that returns one, or None"
                 ) from error
+
+    def revised(self, changes: Mapping[str, Any]) -> DecoratorOptions:
+        """Return the options with changes by name; what is no attribute says how to tune.
+
+        Raises:
+            InputError: one has an invalid value.
+        """
+        own = {name: value for name, value in changes.items() if name in vars(self)}
+        rest = {name: value for name, value in changes.items() if name not in own}
+        choices: Any = {**self.choices, **rest}
+        if rest:  # else the tuner need not be loaded before it is needed
+            from asmtune.tuning.options import TuneOptions
+
+            TuneOptions.of(choices)
+        return replace(self, choices=choices, **own)
 
     @property
     def checked_only(self) -> bool:

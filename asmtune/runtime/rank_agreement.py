@@ -105,7 +105,7 @@ class RankWarning(UserWarning):
     """Ranks go on with an untuned config, or may run different ones."""
 
 
-class Job(NamedTuple):
+class RankJob(NamedTuple):
     """The ranks of a job, seen from one of them."""
 
     store: Store
@@ -121,7 +121,7 @@ class Agreement:
     space's own, so that another rank's config gets its `pre_hook`.
     """
 
-    job: Job
+    job: RankJob
     key: TuneKey
     expected: Provenance
     configs: Callable[[], Iterable[Config]]
@@ -229,7 +229,7 @@ class Agreement:
         return _store_call(lambda: self.job.store.add(self._entry(f"failed/{attempt}"), more))
 
 
-def current_job() -> Job | None:
+def current_job() -> RankJob | None:
     """Return the job that this process is a rank of; None without one, or if it has one rank.
 
     It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
@@ -238,7 +238,7 @@ def current_job() -> Job | None:
     if group is None or not group.is_initialized() or group.get_world_size() < 2:
         return None
     store = group._get_default_store()
-    return None if store is None else Job(store, group.get_rank())
+    return None if store is None else RankJob(store, group.get_rank())
 
 
 def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:

@@ -75,7 +75,8 @@ def described(device: str, *, inside: Collection[str] = ()) -> Iterator[list[Ide
             alike = (tuner, *((name, _kind(value)) for name, value in given.items()))
             met = alike in known
             if not met:
-                known[alike] = tuner.identity(given, device)
+                request = tuner.request({}, given, (1,), device)
+                known[alike] = request.key, request.expected
             launches.append(known[alike])
             named = {} if met else tuner.options.choices.get("alternatives") or {}
             for name in named.keys() & set(inside):

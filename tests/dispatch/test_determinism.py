@@ -32,7 +32,7 @@ from asmtune.runtime import options as runtime_options
 from asmtune.runtime import rank_agreement
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.options import is_deterministic
-from asmtune.runtime.rank_agreement import Agreement, Job
+from asmtune.runtime.rank_agreement import Agreement, RankJob
 from asmtune.store.database import Store
 from asmtune.tuning import deterministic as picks
 from asmtune.tuning.request import provenance
@@ -159,7 +159,7 @@ def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
 def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's pick is the model's whatever its job agreed on before; on_miss="raise" raises."""
     monkeypatch.setattr(Tuner, "open", refuse)
-    job = Job(dist.HashStore(), 0)
+    job = RankJob(dist.HashStore(), 0)
     monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
     at = miss()
     slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)

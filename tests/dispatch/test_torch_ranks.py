@@ -18,7 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.rank_agreement import (
     Agreement,
-    Job,
+    RankJob,
     RankWarning,
     current_job,
     decode_config,
@@ -33,7 +33,7 @@ def matter(store: Any, rank: int, n: int = 8) -> Agreement:
     """What a rank agrees on with others."""
     key = TuneKey("m.add", {"n": n}, {"x": "fp16"}, "NVIDIA H200")
     made = Provenance("source", "space", "3", "2", "0", "1", "now")
-    return Agreement(Job(store, rank), key, made, lambda: [FIRST, SECOND])
+    return Agreement(RankJob(store, rank), key, made, lambda: [FIRST, SECOND])
 
 
 def run_job(scene: str, world: int, folder: Path) -> list[dict[str, Any] | None]:

@@ -22,11 +22,3 @@ def add_even(x_ptr, y_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
     inside = (at < n) | EVEN
     total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
     tl.store(out_ptr + at, total, mask=inside)
-
-
-@triton.jit
-def add_scaled(x_ptr, y_ptr, out_ptr, n, scale, BLOCK: tl.constexpr):
-    """Add a multiple of a vector to another one."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    total = tl.load(x_ptr + at, mask=at < n) + scale * tl.load(y_ptr + at, mask=at < n)
-    tl.store(out_ptr + at, total, mask=at < n)

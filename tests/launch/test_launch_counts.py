@@ -69,7 +69,8 @@ def _pinned() -> AsmAutotuner:
 
 def _store(folder: Path, us: float, *, timed: bool = True) -> None:
     """Keep the record of the key, whose winner takes some microseconds, or a prediction of them."""
-    key, expected = _tuner().identity({"x_ptr": X, "n": 8}, DEVICE)
+    request = _tuner().request({}, {"x_ptr": X, "n": 8}, (1,), DEVICE)
+    key, expected = request.key, request.expected
     timing = Measurement(WINNER, us, us, us, (us,))
     with Store.open(folder / "store.sqlite") as store:
         if timed:

@@ -146,7 +146,8 @@ class StoredLaunch:
     def identity(self, device: str) -> tuple[TuneKey, Provenance]:
         """Return the key of its launches, else one of its shape; and the provenance to expect."""
         if self.tuner is not None:
-            return self.tuner.identity(self.problem.arguments, device)
+            request = self.tuner.request({}, self.problem.arguments, (1,), device)
+            return request.key, request.expected
         from asmtune.tuning.request import key_of, provenance
 
         return key_of(self.problem, device), provenance(self.problem, self.space)

@@ -44,7 +44,6 @@ class PatchOptions(TypedDict, total=False):
     buckets: RuleSource
 
 
-_OF_LAUNCHES: Final = ("on_miss", "skip_tuning_below_us")
 _OF_KEYS: Final = "buckets"
 
 
@@ -63,14 +62,9 @@ def check_options(options: Mapping[str, Any]) -> None:
             )
     from asmtune.runtime.options import DecoratorOptions
 
-    DecoratorOptions(space={}, **{name: options[name] for name in _OF_LAUNCHES if name in options})
     BucketRules.of(options.get(_OF_KEYS, ()))
-    own = (*_OF_LAUNCHES, _OF_KEYS)
-    choices: Any = {name: options[name] for name in options if name not in own}
-    if choices:
-        from asmtune.tuning.options import TuneOptions
-
-        TuneOptions.of(choices)
+    rest = {name: value for name, value in options.items() if name != _OF_KEYS}
+    DecoratorOptions(space={}).revised(rest)
 
 
 _PATCHED: Final = "_asmtune_twin"
