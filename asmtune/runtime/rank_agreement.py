@@ -113,7 +113,7 @@ class RankJob(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Agreement:
+class RankAgreement:
     """The config that all ranks of a job use for one key.
 
     The kernel's source and the configs of `expected` count, and whether configs are chosen
@@ -269,7 +269,7 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
         if resolver.options.fallback is not None:
             yield resolver.options.fallback_config(request.space, request.problem.arguments)
 
-    agreement = Agreement(job, request.key, request.expected, configs)
+    agreement = RankAgreement(job, request.key, request.expected, configs)
     if capturing:
         config = agreement.publish(pick())
     else:

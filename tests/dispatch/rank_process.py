@@ -31,7 +31,7 @@ from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
-from asmtune.runtime.rank_agreement import Agreement, RankJob, current_job
+from asmtune.runtime.rank_agreement import RankAgreement, RankJob, current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 from tests.store.children import finish, start
@@ -47,11 +47,11 @@ def hooked(_: Any) -> None:
 SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
 
 
-def matter(job: RankJob, name: str, device: str = "NVIDIA H200") -> Agreement:
+def matter(job: RankJob, name: str, device: str = "NVIDIA H200") -> RankAgreement:
     """Give what a scene agrees on."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
     key = TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device)
-    return Agreement(job, key, made_with, lambda: [*SPACE, FALLBACK])
+    return RankAgreement(job, key, made_with, lambda: [*SPACE, FALLBACK])
 
 
 class Player:

@@ -32,7 +32,7 @@ from asmtune.runtime import options as runtime_options
 from asmtune.runtime import rank_agreement
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.options import is_deterministic
-from asmtune.runtime.rank_agreement import Agreement, RankJob
+from asmtune.runtime.rank_agreement import RankAgreement, RankJob
 from asmtune.store.database import Store
 from asmtune.tuning import deterministic as picks
 from asmtune.tuning.request import provenance
@@ -163,7 +163,7 @@ def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
     at = miss()
     slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
-    Agreement(job, at.key, at.expected, at.configs).publish(slow)
+    RankAgreement(job, at.key, at.expected, at.configs).publish(slow)
     assert rank_agreement.resolve(host.resolver(), at).config == slow
     with asmtune.deterministic():
         with pytest.raises(MissError, match="on_miss='raise'"):

@@ -17,7 +17,7 @@ from asmtune.base.errors import GroupStoreError, MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime.rank_agreement import (
-    Agreement,
+    RankAgreement,
     RankJob,
     RankWarning,
     current_job,
@@ -29,11 +29,11 @@ ROOT = Path(__file__).parents[2]
 FIRST, SECOND = Config({"BLOCK": 64}), Config({"BLOCK": 32})
 
 
-def matter(store: Any, rank: int, n: int = 8) -> Agreement:
+def matter(store: Any, rank: int, n: int = 8) -> RankAgreement:
     """What a rank agrees on with others."""
     key = TuneKey("m.add", {"n": n}, {"x": "fp16"}, "NVIDIA H200")
     made = Provenance("source", "space", "3", "2", "0", "1", "now")
-    return Agreement(RankJob(store, rank), key, made, lambda: [FIRST, SECOND])
+    return RankAgreement(RankJob(store, rank), key, made, lambda: [FIRST, SECOND])
 
 
 def run_job(scene: str, world: int, folder: Path) -> list[dict[str, Any] | None]:
