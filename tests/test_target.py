@@ -19,7 +19,7 @@ from asmtune.base.errors import TargetError
 from asmtune.core.hardware import shipped
 from asmtune.core.hardware.architectures import family, limits_of
 from asmtune.core.hardware.descriptor import KINDS, descriptor_of, parse_target
-from asmtune.core.hardware.model import Figure, Target
+from asmtune.core.hardware.model import Figure, Target, apart
 from asmtune.core.hardware.shipped import (
     TargetWarning,
     known_targets,
@@ -352,3 +352,20 @@ def test_the_gpu_here_is_shown(commands_here: Commands) -> None:
     shown = parse_target(commands_here.run("targets", "show", "--json").out, "here.json")
     assert (shown.name, shown.sms) == ("NVIDIA A30", 56)
     assert shown.figure("sms").kind == "driver"
+def test_devices_are_sorted_by_architecture_sms_and_bandwidth() -> None:
+    """An H200 is nearest to itself, then to Hoppers of as many SMs, and to no device of AMD."""
+    here = load_target("H200")
+    away = {name: apart(load_target(name), here) for name in target_names()}
+    near = sorted((d, name) for name, d in away.items() if d is not None)
+    order = [name for _, name in near]
+    assert order[0] == "H200"
+    assert order.index("H100") < order.index("H100-PCIe") < order.index("H20")
+    assert order.index("H20") < order.index("L4")
+    assert order.index("A10") < order.index("T4")
+    assert away["MI300X"] is None
+    radeon, instinct = (
+        dataclasses.replace(load_target(name), arch=arch)
+        for name, arch in (("MI300X", "gfx90a"), ("MI300X", "gfx950"))
+    )
+    assert apart(radeon, instinct) == (0, 0x46, 0.0, 0.0)
+    assert apart(dataclasses.replace(radeon, arch="gfx1100"), instinct) > (1,)
