@@ -52,6 +52,10 @@ _CAPTURED: Final = (
     "it was met while a CUDA graph was captured, when index tensors cannot be read: record a "
     "launch before the capture"
 )
+_UNHELD: Final = (
+    "no module holds the kernel, so that no other process finds it: tune it in the program, or "
+    "keep it in a variable of a module"
+)
 _MOST_CONFIGS: Final = 20_000  # whose grids are evaluated: at most a second
 
 
@@ -131,6 +135,8 @@ def recorded_key(
     """
     key, function = request.key, jit_function(request.problem.kernel)
     module = _holder(key.kernel, function.__module__, len(sys.modules))
+    if module is None:
+        raise InputError(_UNHELD)
     packing, given = Packing(by_name=True), {**call.positional, **call.kwargs}
     parts = tensor_parts(given)
     if any(getattr(part, "is_meta", False) for part in parts.values()):
@@ -159,19 +165,12 @@ def recorded_key(
 
 
 @lru_cache(maxsize=1024)  # it takes 0.2 s in a program with 3,000 modules
-def _holder(kernel: str, own: str, _: int) -> str:
-    """Search its own module, then all, for a kernel's autotuner; anew if there are more modules.
-
-    Raises:
-        InputError: no module holds it.
-    """
+def _holder(kernel: str, own: str, _: int) -> str | None:
+    """Search its own module, then all, for a kernel's autotuner; anew if there are more modules."""
     for name in (own, *sys.modules):
         if kernel in map(tuner_name, triton_autotuners(sys.modules.get(name))):
             return name
-    raise InputError(
-        "no module holds the kernel, so that no other process finds it: tune it in the program, "
-        "or keep it in a variable of a module"
-    )
+    return None
 
 
 def contents_of(indices: Mapping[str, Any]) -> dict[str, Any]:
