@@ -20,7 +20,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
-from asmtune.runtime import autotuner, choosing
+from asmtune.runtime import choosing
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
@@ -119,25 +119,6 @@ def test_best_config_is_that_of_the_last_launch(bench: Bench) -> None:
         assert bench.launches[-1]["BLOCK"] == kernel.best_config.kwargs["BLOCK"]
         assert kernel.best_config == winners[n]
     assert len(bench.tuned) == 2
-
-
-@pytest.mark.parametrize(("moved", "plans"), [(False, 1), (True, 0)])
-def test_a_launch_whose_hook_moves_memory_is_not_planned(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, moved: bool, plans: int
-) -> None:
-    """A plan made for the memory that a hook gave would serve launches of other alignment."""
-    planned: list[Any] = []
-    monkeypatch.setattr(autotuner, "plan_of", lambda *launch: planned.append(launch))
-    x, other = tensor(), tensor(9)[1:] if moved else tensor()
-
-    def hook(values: dict[str, Any]) -> None:
-        values["x_ptr"].data = other
-
-    configs = [Config({"BLOCK": block}, pre_hook=hook) for block in (128, 64)]
-    bench.winner = configs[0]
-    tuned(space=configs)[(4,)](x, x, 8)
-    assert len(bench.launches) == 1
-    assert len(planned) == plans
 
 
 def test_record_put_into_the_store_is_launched(bench: Bench, tmp_path: Path) -> None:

@@ -245,14 +245,6 @@ def test_small_holds_in_spaces_that_have_the_config(host: Host) -> None:
             assert resolver.resolve(miss(space=space)).config == expected
 
 
-@pytest.mark.slow
-def test_longer_than_a_launch_by_prediction(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that is predicted to run for longer than its launch is tuned."""
-    assert host.resolver(skip_tuning_below_us=LEAST_US).resolve(miss()).how == "tuned"
-    with store(host) as opened:
-        assert list(opened.predictions()) == []
-
-
 def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     """Below the limit a given fallback goes before the model's pick; nothing is timed."""
     assert described(host.resolver(skip_tuning_below_us=1e6, fallback=SLOWEST).resolve(miss())) == (
