@@ -28,7 +28,6 @@ from asmtune.core.space.space import Space
 from asmtune.runtime.options import DecoratorOptions, numbers
 from asmtune.triton_api.jit_functions import (
     heuristic_rules,
-    innermost,
     is_jit_function,
     is_kernel,
     jit_function,
@@ -243,16 +242,13 @@ def check_launch(
 
     A launch is empty if each config has a grid of no programs. Where the default cannot be
     launched and another config can, that one leads. Nothing is read from a tensor, so that those
-    without memory (meta, fake) pass too. Under the interpreter nothing is checked: it takes
-    tensors on any device, and raises by itself.
+    without memory (meta, fake) pass too.
 
     Raises:
         InputError: an argument is missing, unknown, set by the configs as well, or where the
             GPU cannot reach it; or no config has a grid that can be launched.
     """
-    function = _jit(kernel)
-    if function is None:
-        return space
+    function = jit_function(kernel)
     options = launch_options(function, arguments, space)
     problem = Problem(kernel, arguments, grid, options=options)
     config = space.first(**numbers(arguments))
@@ -284,10 +280,8 @@ def is_empty_launch(
 
     They, and functions that prune, may have no answer for a size of 0.
     """
-    function = _jit(kernel)
-    if function is None:
-        return False
-    problem = Problem(kernel, arguments, grid, options=launch_options(function, arguments, space))
+    options = launch_options(jit_function(kernel), arguments, space)
+    problem = Problem(kernel, arguments, grid, options=options)
     relaxed = remade(space, space.default) if space.constraints else space
     try:
         return _first_launched(problem, relaxed.first(), relaxed, strict=strict) is None
@@ -354,11 +348,6 @@ def has_programs(problem: Problem, config: Config, grid: Any, *, strict: bool) -
         return False
     problem.grid_sizes(grid, config)
     return True
-
-
-def _jit(kernel: Any) -> Any | None:
-    """Return the `JITFunction` underneath; None under the interpreter."""
-    return jit_function(kernel) if is_jit_function(innermost(kernel)) else None
 
 
 def _check_unset(kernel: str, arguments: Mapping[str, Any], config: Config, space: Space) -> None:

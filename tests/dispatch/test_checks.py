@@ -218,20 +218,6 @@ def test_tensors_of_other_gpus(places: tuple[str, str], message: str) -> None:
     assert launched(strict=False, x_ptr=x, y_ptr=y)
 
 
-def test_the_interpreter_takes_what_it_likes() -> None:
-    """A function of the interpreter has no parameters to check against."""
-
-    class Interpreted:
-        arg_names = ("x_ptr",)
-
-        def run(self) -> None:
-            """Stand for the interpreter's."""
-
-        fn = staticmethod(lambda x_ptr: x_ptr)
-
-    assert check_launch(Interpreted(), {"y": at("cpu")}, None, SPACE)
-
-
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
 def test_names_of_arguments(option: str) -> None:
     """An option that names no parameter is refused when decorating."""
