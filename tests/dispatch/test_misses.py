@@ -16,7 +16,8 @@ from asmtune.core.hardware.model import LAUNCH_US as LEAST_US
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import MissWarning, Resolver, TunersByDevice
+from asmtune.runtime.misses.resolver import MissWarning, Resolver
+from asmtune.runtime.options import DecoratorOptions
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction, StoreWarning
@@ -304,8 +305,6 @@ def test_force_tunes_what_is_known(host: Host) -> None:
 def test_device_without_a_target() -> None:
     """On a GPU that nothing is known of, nothing is predicted: launches go by the fallback."""
     at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
-    from asmtune.runtime.options import DecoratorOptions
-
     options = DecoratorOptions(
         space=support.space(), skip_tuning_below_us="host", on_miss="predict"
     )
@@ -442,9 +441,9 @@ def test_workers_start_before_what_tunes_is_loaded(
     """
     begun: list[Any] = []
     monkeypatch.setattr(pool, "warm", lambda *given: begun.append(given))
-    tuners = TunersByDevice({})
+    resolver = Resolver(DecoratorOptions(space={}))
     assert begun == []
     for _ in range(2):
-        tuners.of(device)
+        resolver.tuner(device)
     assert len(begun) == count
     assert all(machine == ("cuda", 90, 32) for machine, *_ in begun)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from asmtune.base.errors import (
     AsmtuneError,
@@ -50,39 +50,6 @@ class MissWarning(UserWarning):
     """Launches of a key continue with another config than the one requested."""
 
 
-class TunersByDevice:
-    """Tuners by device, each opened when it is first needed: that loads all that tunes."""
-
-    def __init__(self, choices: Mapping[str, Any]) -> None:
-        self._choices: Any = choices
-        self._tuners: dict[tuple[str, bool], Tuner] = {}
-        self._lock = threading.Lock()
-
-    def of(self, device: str, *, later: bool = False) -> Tuner:
-        """Return the tuner of a device; in one for `later`, a child times until the program ends.
-
-        Raises:
-            InputError: a choice has an invalid value.
-        """
-        with self._lock:
-            if (device, later) not in self._tuners:
-                self._tuners[device, later] = self._open(device, later)
-            return self._tuners[device, later]
-
-    def _open(self, device: str, later: bool) -> Tuner:
-        _start_workers(device)
-        from asmtune.tuning.options import TuneOptions
-        from asmtune.tuning.tuner import Tuner
-
-        options = TuneOptions.of(self._choices)
-        if not later:
-            return Tuner.open(device, options)
-        from asmtune.runtime.misses.background import queue_of
-
-        shutdown = queue_of(device).shutdown
-        return Tuner.open(device, replace(options, isolate=True)).with_listener(shutdown)
-
-
 def _start_workers(device: str) -> None:
     """Start the workers in the background, while all that tunes is loaded: 0.6 s.
 
@@ -111,7 +78,8 @@ class Resolver:
     ) -> None:
         self.options = options
         self._on_tuned = on_tuned
-        self._tuners = TunersByDevice(options.choices)
+        self._tuners: dict[tuple[str, bool], Tuner] = {}
+        self._opening = threading.Lock()
         self._in_progress: dict[str, Choice] = {}
         self._notices = Notices()
         self._lock = threading.Lock()
@@ -160,6 +128,29 @@ class Resolver:
         choice = _first(providers, lookup)
         # A rank of a job asks as if it captured: a pick that is final would never raise.
         return replace(choice, final=False) if raises and choice.how != "known" else choice
+
+    def tuner(self, device: str, *, later: bool = False) -> Tuner:
+        """Return the tuner of a device, opened when it is first needed: that loads all that tunes.
+
+        In one for `later`, a child times until the program ends.
+        """
+        with self._opening:
+            if (device, later) not in self._tuners:
+                self._tuners[device, later] = self._open(device, later)
+            return self._tuners[device, later]
+
+    def _open(self, device: str, later: bool) -> Tuner:
+        _start_workers(device)
+        from asmtune.tuning.options import Choices, TuneOptions
+        from asmtune.tuning.tuner import Tuner
+
+        options = TuneOptions.of(Choices(**self.options.choices))  # type: ignore[typeddict-item]
+        if not later:
+            return Tuner.open(device, options)
+        from asmtune.runtime.misses.background import queue_of
+
+        shutdown = queue_of(device).shutdown
+        return Tuner.open(device, replace(options, isolate=True)).with_listener(shutdown)
 
     def _waiting(self, lookup: MissLookup) -> Choice | None:
         """Return the pick of a key that is tuned in the background: each launch asks meanwhile."""
@@ -213,9 +204,7 @@ class Resolver:
         target = match_device(device)
         if limit is None or target is None or target.backend != "cuda":
             return None  # the host's time was measured beside CUDA
-        us = small_us(
-            problem, target, limit, lambda: self._tuners.of(device, later=later).work(request)
-        )
+        us = small_us(problem, target, limit, lambda: self.tuner(device, later=later).work(request))
         if us is None:
             return None
         if (before := self._predicted_before(lookup)) is not None:
@@ -235,7 +224,7 @@ class Resolver:
         """Return the model's first pick; if nothing can be predicted, warn and fall back."""
         request = lookup.request
         try:
-            prediction = self._tuners.of(request.key.device).predict(request)
+            prediction = self.tuner(request.key.device).predict(request)
         except CompileError as error:
             choice = self._fallback(lookup)
             _warn(lookup, f"nothing can be predicted, {error}", choice)
@@ -290,7 +279,7 @@ class Resolver:
 
     def _resolved(self, lookup: MissLookup, *, later: bool = False) -> Choice:
         request = lookup.request
-        tuner = self._tuners.of(request.key.device, later=later)
+        tuner = self.tuner(request.key.device, later=later)
         result = tuner.resolve(request, looked_up=True)
         if result.record is None:  # another process tunes it
             return replace(self._provisional(lookup), how="busy")
