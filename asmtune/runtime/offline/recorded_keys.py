@@ -202,7 +202,7 @@ class RecordedKeys:
 def _failed(key: RecordedKey, device: str, failure: Failure) -> TuningResult:
     problem = Problem(None, {}, (1,), dict(key.shape), key.kernel)
     request = TuningRequest(problem, key.key(device), Space({}))
-    return TuningResult(request, "failed", error=failure.detail.splitlines()[0])
+    return TuningResult(request, "failed", error=printable(failure.detail.splitlines()[0]))
 
 
 def tuner_name(tuner: Any) -> str:
