@@ -44,7 +44,7 @@ from benchmarks.kernels.identities import kernel_modules, source_of
 from benchmarks.kernels.plan import PLANS, Place, Plan
 from benchmarks.kernels.rows import Timer, called_first
 from benchmarks.kernels.table import FILE, Table
-from tests.kernels.accuracy import KERNELS, case_of, differences, module_of
+from tests.kernels.accuracy import KERNELS, differences, extras, module_of
 
 
 def all_tuners() -> list[AsmAutotuner]:
@@ -72,10 +72,7 @@ def small_untuned() -> Iterator[None]:
 def wrong(name: str, dtype: str) -> dict[str, float]:
     """Run the accuracy check; return what it finds wrong."""
     with small_untuned():
-        errors = differences(name, dtype, "cuda")
-        case = case_of(name)
-        if case.extra is not None:
-            errors |= case.extra("cuda")
+        errors = differences(name, dtype, "cuda") | extras(name, "cuda")
     return {what: min(error, 1e300) for what, error in errors.items() if not error <= 1.0}
 
 

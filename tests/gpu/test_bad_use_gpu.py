@@ -11,7 +11,7 @@ import pytest
 import torch
 import triton
 
-from asmtune import Space, asm_autotune, multiple, pow2
+from asmtune import Space, asm_autotune, pow2
 from asmtune.base.errors import InputError
 from asmtune.store.database import Store
 from asmtune.tuning.session import Session
@@ -49,63 +49,23 @@ def _by_two(add: Any, x: torch.Tensor, out: torch.Tensor) -> None:
 BAD: dict[str, tuple[Launch, str]] = {
     "grid below 0": (lambda add, x, out: add[(-1,)](x, x, out, SIZE), r"grid \(-1,\) at"),
     "grid of floats": (_by_two, r"grid \(8.0,\) at .*; a division of sizes needs //"),
-    "no grid": (lambda add, x, out: add[None](x, x, out, SIZE), "grid None at .*expected a tuple"),
-    "grid of text": (lambda add, x, out: add["8"](x, x, out, SIZE), "grid '8' at"),
-    "grid of a number": (lambda add, x, out: add[8](x, x, out, SIZE), "grid 8 at .*a tuple"),
-    "four axes": (lambda add, x, out: add[(1, 1, 1, 1)](x, x, out, SIZE), r"grid \(1, 1, 1, 1\)"),
     "grid over the limit": (
         lambda add, x, out: add[(1, 65536)](x, x, out, SIZE),
         "axis y has 65536 programs, and the limit is 65535",
-    ),
-    "name that the grid lacks": (
-        lambda add, x, out: add[lambda meta: (meta["BLOK"],)](x, x, out, SIZE),
-        r"grid's function asks for 'BLOK' .*; did you mean BLOCK\?",
     ),
     "CPU tensor": (
         lambda add, x, out: add[grid](x, x.cpu(), out, SIZE),
         r"argument y_ptr is a tensor of fp32 \(1024,\) on cpu: expected one on cuda:0",
     ),
-    "list in the key": (
-        lambda add, x, out: add[grid](x, x, out, [SIZE]),
-        r"key pow2\(n\) at n=\[1024\] \(list\): TypeError: a bucket is of whole numbers",
-    ),
     "float in the key": (
         lambda add, x, out: add[grid](x, x, out, math.nan),
         r"key pow2\(n\) at n=nan: TypeError: a bucket is of whole numbers",
-    ),
-    "missing argument": (lambda add, x, out: add[grid](x, x, out), r"needs argument n|value for n"),
-    "unknown argument": (
-        lambda add, x, out: add[grid](x, x, out, SIZE, outt=out),
-        r"has no parameter 'outt': .*; did you mean out_ptr\?|has no parameter 'outt'",
     ),
     "axis given to the launch": (
         lambda add, x, out: add[grid](x, x, out, SIZE, BLOCK=64),
         "BLOCK=64 is given to the launch, and the configs set BLOCK to 128, 256",
     ),
-    "option given to the launch": (
-        lambda add, x, out: add[grid](x, x, out, SIZE, num_warps=8),
-        "num_warps=8 is given to the launch, and the configs set num_warps to 2, 4",
-    ),
-    "too many arguments": (
-        lambda add, x, out: add[grid](x, x, out, SIZE, 64, 4),
-        "6 arguments, the last is 4: expected 5 at most",
-    ),
-    "argument given twice": (
-        lambda add, x, out: add[grid](x, x, out, SIZE, n=SIZE),
-        "argument n is given by position, 1024, and by name, 1024",
-    ),
 }
-
-
-@pytest.mark.usefixtures("nothing_tuned")
-def test_empty_launches(out: torch.Tensor, cache_dir: Path) -> None:
-    """A grid of no programs launches nothing, tunes nothing, and is no error."""
-    add = asm_autotune(space=SPACE, key=[pow2("n")])(gpu_kernels.add)
-    for grid_of_none in ((0,), (4, 0), lambda meta: (meta["n"] // 4096,)):
-        add[grid_of_none](torch.ones(SIZE, device="cuda"), out, out, SIZE)
-    torch.cuda.synchronize()
-    assert torch.equal(out, torch.full_like(out, UNTOUCHED))
-    assert add.best_config is None
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -124,24 +84,6 @@ def test_bad_launches(case: str, out: torch.Tensor, cache_dir: Path) -> None:
     if (cache_dir / "store.sqlite").exists():
         with Store.open(cache_dir / "store.sqlite") as store:
             assert store.records() == []
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ([SIZE], r"key n is \[1024\] \(list\): expected a finite number"),
-        (math.nan, "key n is nan: expected a finite number"),
-        (torch.tensor(SIZE), r"key n is a tensor of i64 \(\): .*its dtype is part of every key"),
-    ],
-)
-@pytest.mark.usefixtures("nothing_tuned")
-def test_bad_key_arguments(value: Any, message: str, out: torch.Tensor) -> None:
-    """An argument of the key that no key can hold raises, and writes nothing."""
-    add, x = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.add), torch.ones_like(out)
-    with pytest.raises(InputError, match=message):
-        add[grid](x, x, out, value)
-    torch.cuda.synchronize()
-    assert torch.equal(out, torch.full_like(out, UNTOUCHED))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
@@ -177,32 +119,3 @@ def test_bad_use_after_good(out: torch.Tensor) -> None:
         add[grid](x, x.cpu(), out, SIZE)
     torch.cuda.synchronize()
     assert torch.equal(out, torch.full_like(out, UNTOUCHED))
-
-
-def test_pinned_tensors_are_launched(out: torch.Tensor) -> None:
-    """A tensor in pinned memory of the CPU is within the GPU's reach."""
-    add, x = asm_autotune(space=SPACE, key=["n"])(gpu_kernels.add), torch.ones_like(out)
-    add[grid](x, x.cpu().pin_memory(), out, SIZE)
-    assert torch.equal(out, x + x)
-
-
-def test_a_bucket_tunes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes of one bucket share a config, and a size beyond it has its own."""
-    tuned: list[int] = []
-    run = Session.run
-
-    def counted(self: Session, *arguments: Any) -> Any:
-        tuned.append(1)
-        return run(self, *arguments)
-
-    monkeypatch.setattr(Session, "run", counted)
-    add = asm_autotune(space=SPACE, key=[multiple(1024, "n")], skip_tuning_below_us=None)(
-        gpu_kernels.add
-    )
-    for size, times in ((1024, 1), (1000, 1), (1, 1), (1025, 2), (2048, 2)):
-        x = torch.randn(size, device="cuda")
-        out = torch.empty_like(x)
-        add[grid](x, x, out, size)
-        assert torch.equal(out, x + x)
-        assert len(tuned) == times
-    assert add.keys == ["multiple(1024, n)"]

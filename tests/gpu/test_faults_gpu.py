@@ -22,7 +22,6 @@ from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench.base import TimingCandidate
 from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.dedup import open_bench
-from asmtune.measure.bench.local import LocalBench
 from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, WRONG, Prepared
 
@@ -171,19 +170,3 @@ def test_a_fault_here_is_told(tmp_path: Path, say: Say) -> None:
     assert "told: BAD=1 BLOCK=1024" in ran.stdout
     assert "isolate=True (--isolate)" in ran.stdout
     assert ran.stdout.endswith("closed\n")
-
-
-def test_local_and_child_agree(here: Target, say: Say) -> None:
-    """Both ways find the same configs right, and small blocks the slowest."""
-    configs = [kernels.config(block=block) for block in (1024, 32, 256, 4096)]
-    slowest = []
-    for kind in (LocalBench, ChildBench):
-        prepared = kernels.prepare(kernels.problems(1 << 22)["double"], configs, here)
-        bench = kind(prepared.setup)
-        bench.begin(prepared.entrants[0])
-        outcomes = bench.final(prepared.entrants)
-        assert kinds(outcomes, say) == ["timed"] * 4
-        medians = {r.median_us: c for c, r in outcomes if isinstance(r, Measurement)}
-        slowest.append(medians[max(medians)].kwargs["BLOCK"])
-        bench.close()
-    assert slowest == [32, 32]

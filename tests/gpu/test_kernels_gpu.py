@@ -6,24 +6,37 @@ import pytest
 import torch
 
 from asmtune.workshop.kernel_checks.tolerances import excess
-from tests.kernels.accuracy import KERNELS, case_of, differences, launched_with, module_of
+from tests.kernels.accuracy import (
+    KERNELS,
+    case_of,
+    differences,
+    extras,
+    launched_with,
+    module_of,
+    parts,
+)
 
-PAIRS = [(name, dtype) for name in KERNELS for dtype in module_of(name).DTYPES]
+CASES = [
+    (name, dtype, part)
+    for name in KERNELS
+    for dtype in module_of(name).DTYPES
+    for part in range(len(parts(name)))
+]
+EXTRAS = [(name, part) for name in KERNELS for part in range(len(case_of(name).extras))]
 
 
-@pytest.mark.parametrize(("name", "dtype"), PAIRS)
-def test_small_cases(name: str, dtype: str) -> None:
+@pytest.mark.parametrize(("name", "dtype", "part"), CASES)
+def test_small_cases(name: str, dtype: str, part: int) -> None:
     """Every shape, config, layout, value and gradient of the case is within its tolerance."""
-    found = differences(name, dtype, "cuda")
+    found = differences(name, dtype, "cuda", part)
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in KERNELS if case_of(name).extra is not None])
-def test_extras(name: str) -> None:
+@pytest.mark.parametrize(("name", "part"), EXTRAS)
+def test_extras(name: str, part: int) -> None:
     """What a case compares besides holds on a GPU as well."""
-    extra = case_of(name).extra
-    assert extra is not None
-    assert {what: error for what, error in extra("cuda").items() if not error <= 1} == {}
+    found = extras(name, "cuda", part)
+    assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -13,10 +13,8 @@ import triton.language as tl
 from triton import knobs
 
 from asmtune import asm_autotune
-from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.launch.planning import backend
 
 
 def echo(out, a, b, c, wide, flag, x, y, n, T: tl.constexpr = 3, BLOCK: tl.constexpr = 64):
@@ -110,37 +108,6 @@ def test_the_second_launch_is_planned_and_returns_the_kernel(kernel: AsmAutotune
     assert first.asm["ptx"]
 
 
-@pytest.mark.parametrize("way", ["grid", "hook"])
-@pytest.mark.parametrize("offset", [0, 3], ids=["aligned", "not aligned"])
-def test_memory_that_a_grid_or_a_hook_moves(offset: int, way: str) -> None:
-    """A launch reads the memory that its tensors have after the user's code, at every launch."""
-
-    def move(values: dict[str, Any]) -> tuple[int]:
-        values["x"].data = torch.rand(600, device="cuda")[offset:512]
-        return (8,)
-
-    config = Config({"BLOCK": 64}, pre_hook=move if way == "hook" else None)
-    kernel = asm_autotune([config], ["n"])(triton.jit(echo))
-    for first in (0, 0, 1, 0):  # aligned and not, before the user's code
-        given = arguments()
-        given[6].data = given[6].data[first:]
-        kernel[move if way == "grid" else (8,)](*given)
-        assert right(given)
-        assert given[6].data_ptr() % 16 == 4 * offset % 16
-
-
-def test_the_c_part_calls_the_driver_itself() -> None:
-    """On this machine the native launcher was built, and a plain kernel's plan has a handle."""
-    assert backend().__name__ == "asmtune_launch"  # type: ignore[attr-defined]
-    kernel = own()
-    given = arguments()
-    kernel[(8,)](*given)
-    kernel[(8,)](*given)
-    compiled = kernel[(8,)](*given)
-    assert compiled.function != 0
-    assert planned(kernel)
-
-
 def test_launches_go_to_the_current_stream(kernel: AsmAutotuner) -> None:
     """A planned launch on another stream waits for that stream's work, and no other's."""
     given = arguments()
@@ -212,18 +179,6 @@ def test_planned_launches_are_captured(kernel: AsmAutotuner) -> None:
     assert right(given)
 
 
-def test_tensors_on_the_host_are_refused_when_planned(kernel: AsmAutotuner) -> None:
-    """A CPU tensor of the same key is told by name; nothing is launched with its address."""
-    given = arguments()
-    kernel[(8,)](*given)
-    kernel[(8,)](*given)
-    moved = (*given[:6], given[6].cpu(), *given[7:])
-    with pytest.raises((InputError, ValueError), match=r"cpu|argument x"):
-        kernel[(8,)](*moved)
-    kernel[(8,)](*given)
-    assert right(given)
-
-
 def test_pinned_memory_is_launched_with(kernel: AsmAutotuner) -> None:
     """The GPU reaches pinned memory of the host, as under Triton's own launch."""
     given = arguments()
@@ -256,48 +211,6 @@ def test_anything_with_a_pointer_is_launched_with(kernel: AsmAutotuner) -> None:
     assert not planned(kernel)
 
 
-@triton.jit
-def copy_tile(source, out, B: tl.constexpr):
-    """Copy a tile by a descriptor of the host's."""
-    tl.store(out + tl.arange(0, B), source.load([0]))
-
-
-def test_descriptors_are_launched_with() -> None:
-    """A kernel with a tensor descriptor of the host's runs, each time with its own tensor."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    kernel = asm_autotune([Config({"B": 64})], [])(copy_tile)
-    for value in (1.0, 2.0):
-        source = torch.full((64,), value, device="cuda")
-        out = torch.zeros(64, device="cuda")
-        kernel[(1,)](TensorDescriptor(source, [64], [1], [64]), out)
-        assert torch.equal(out, source)
-
-
-def test_heuristics_and_hooks_of_configs_run_each_time() -> None:
-    """`@triton.heuristics` underneath, and a config's `pre_hook`, see every launch's arguments."""
-    seen: list[int] = []
-    inner = triton.heuristics({"T": lambda values: values["n"] % 7})(triton.jit(echo))
-    config = triton.Config({"BLOCK": 64}, pre_hook=lambda values: seen.append(values["n"]))
-    kernel = asm_autotune([config], ["n"])(inner)
-    for n in (100, 101, 100):
-        given = arguments(n)
-        kernel[(8,)](*given)
-        assert right(given)
-        assert given[0][5].item() == n % 7
-    assert seen == [100, 101, 100]
-
-
-def test_grids_beyond_the_limits_are_refused(kernel: AsmAutotuner) -> None:
-    """A grid that no GPU can have is told, planned or not, and the next launch works."""
-    given = arguments()
-    kernel[(8,)](*given)
-    with pytest.raises(InputError, match="limit"):
-        kernel[(8, 70000)](*given)
-    kernel[(8,)](*given)
-    assert right(given)
-
-
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_two_devices_alternate(kernel: AsmAutotuner) -> None:
     """One kernel launched on two devices in turns has a plan, and a handle, for each."""
@@ -308,15 +221,3 @@ def test_two_devices_alternate(kernel: AsmAutotuner) -> None:
                 kernel[(8,)](*given)
                 assert right(given)
     assert len(kernel._launcher) == 2
-
-
-def test_changed_cache_reaches_planned_launches(kernel: AsmAutotuner) -> None:
-    """`cache.clear()` makes the next launch choose anew, as under `triton.autotune`."""
-    given = arguments()
-    kernel[(8,)](*given)
-    kernel[(8,)](*given)
-    assert planned(kernel)
-    kernel.cache[next(iter(kernel.cache))] = Config({"BLOCK": 128})
-    kernel[(8,)](*given)
-    assert kernel.best_config == Config({"BLOCK": 128})
-    assert right(given)

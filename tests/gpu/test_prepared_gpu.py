@@ -138,46 +138,6 @@ def test_calls_are_captured() -> None:
     assert torch.equal(y, torch.full_like(x, 12.0))
 
 
-def test_products_that_are_captured_share_no_memory() -> None:
-    """A captured product has memory for its sums of its own, and its replay is right."""
-    module = module_of("matmul")
-    a, b = (torch.randn(256, 256, device="cuda", dtype=torch.float16) for _ in range(2))
-    with launched_with(module.DEFAULT, "matmul"):
-        for _ in range(4):
-            want = module.matmul(a, b)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            got = module.matmul(a, b)
-        got.zero_()
-        graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(got, want)
-
-
-def test_modes_of_pytorch() -> None:
-    """Under vmap a kernel is refused as ever; under autocast and inference it gives the same."""
-    x = torch.randn(64, 64, device="cuda")
-    for _ in range(4):
-        twice(x)
-    with torch.autocast("cuda"):
-        assert torch.equal(twice(x), x * 4)
-    with torch.inference_mode():
-        assert torch.equal(twice(x), x * 4)
-    with torch.no_grad():
-        assert torch.equal(twice(x), x * 4)
-    assert torch.equal(twice(x), x * 4)
-
-
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_two_devices_alternate() -> None:
-    """A call runs on the current device, and takes the function where its tensors lie elsewhere."""
-    for _ in range(4):
-        for device in ("cuda:0", "cuda:1"):
-            with torch.cuda.device(device):
-                x = torch.randn(128, device=device)
-                assert torch.equal(twice(x), x * 4)
-
-
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("dim", [64, 128])

@@ -144,28 +144,6 @@ def test_an_in_place_kernel_runs_once_in_a_graph() -> None:
     torch.testing.assert_close(x, expected - 1)
 
 
-@pytest.mark.parametrize("above", [True, False])
-def test_heuristics_in_a_graph(above: bool, quiet: None) -> None:
-    """`@triton.heuristics` above or below the decorator give the compiled kernel its values."""
-    rules = triton.heuristics({"TWICE": lambda values: values["n"] % 256 == 0})
-    kernel = (
-        rules(decorated(gpu_kernels.add_scaled))
-        if above
-        else decorated(rules(gpu_kernels.add_scaled))
-    )
-
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out, n = torch.empty_like(x), x.numel()
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
-        return out
-
-    graph = torch.compile(add, fullgraph=True, dynamic=False)
-    for n, factor in ((4096, 2), (4097, 1)):
-        x, y = torch.randn(2, n, device="cuda")
-        torch.testing.assert_close(add(x, y), (x + y) * factor)
-        torch.testing.assert_close(graph(x, y), (x + y) * factor)
-
-
 def test_triton_op(tunings: list[str], quiet: None) -> None:
     """Under `triton_op` an eager call tunes and launches; a compiled one takes what it found."""
     kernel = decorated()
@@ -250,16 +228,6 @@ def test_capture_of_a_known_key(tunings: list[str], quiet: None) -> None:
     assert tunings == [f"add {N}"]
 
 
-def test_capture_of_a_stored_key(tunings: list[str], quiet: None) -> None:
-    """A key that only the store knows is captured with the stored config."""
-    first = decorated()
-    check(adder(first), N)
-    second = decorated()
-    replayed(*captured(second, N))
-    assert second.best_config == first.best_config
-    assert tunings == [f"add {N}"]
-
-
 doubling: Any = None
 
 
@@ -339,28 +307,6 @@ def test_two_devices_share_a_record(tunings: list[str]) -> None:
             check(adder(kernel), N, device=f"cuda:{device}")
     names = {torch.cuda.get_device_name(index) for index in (0, 1)}
     assert len(tunings) == len(names)
-
-
-@two_gpus
-def test_a_thread_on_another_device(tunings: list[str]) -> None:
-    """A thread whose current device is the second GPU tunes and launches there."""
-    kernel = decorated()
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            with torch.cuda.device(1):
-                check(adder(kernel), N, device="cuda:1")
-        except AssertionError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert not failed
-    assert torch.cuda.current_device() == 0
-    check(adder(kernel), N)
-    assert len(tunings) >= 1
 
 
 @two_gpus

@@ -7,11 +7,8 @@ Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` u
 from __future__ import annotations
 
 import gc
-import threading
 import tracemalloc
-from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ import triton.language as tl
 
 from asmtune import asm_autotune
 from asmtune.runtime.patching.redirect import patch
-from tests.dispatch.case_kernels import increment, staged
 
 N = 1024
 BLOCKS = (32, 128)
@@ -109,52 +105,6 @@ def test_keywords_in_any_order(autotune: Decorator, do_bench: Callable[..., Any]
     assert len(kernel.cache) == 2
 
 
-def test_without_a_clock_of_the_users(autotune: Decorator) -> None:
-    """Without `do_bench` it tunes as well, and tells times and seconds."""
-    kernel = autotune(configs(), ["n"])(copy)
-    x, out = vectors()
-    kernel[grid](x, out, N)
-    assert torch.equal(out, x)
-    assert len(kernel.cache) == 1
-    assert kernel.best_config.kwargs["BLOCK"] in BLOCKS
-    assert kernel.bench_time > 0
-
-
-@pytest.mark.parametrize("by_name", [False, True])
-def test_restore_value(autotune: Decorator, by_name: bool) -> None:
-    """An argument that is updated in place has been updated once when the first launch is done."""
-    kernel = autotune(configs(), ["n"], restore_value=["x_ptr"], do_bench=briefly)(increment)
-    x = torch.zeros(N, device="cuda")
-    kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
-    assert torch.equal(x, torch.ones_like(x))
-
-
-def test_hooks_come_in_pairs(autotune: Decorator) -> None:
-    """Each launch of the tuning has one hook before and one after it; none after the last."""
-    seen: list[str] = []
-
-    def before(values: dict[str, Any], reset_only: bool = False) -> None:
-        assert values["x_ptr"] is not None
-        seen.append("reset" if reset_only else "before")
-
-    def after(values: dict[str, Any], exception: Exception | None) -> None:
-        assert seen[-1] == "before"
-        seen.append("after")
-
-    kernel = autotune(configs(4096, 32), ["n"], pre_hook=before, post_hook=after, do_bench=briefly)(
-        triton.heuristics({"STAGES": lambda values: 64 if values["n"] == 4096 else 4})(staged)
-    )
-    x = torch.randn(4096, device="cuda")
-    unchanged = x.clone()
-    kernel[(1,)](x, 4096)
-    counted = Counter(seen)
-    assert counted["before"] == counted["after"] > 0
-    assert (counted["reset"], seen[-1]) == (1, "reset")
-    assert torch.equal(x, unchanged)
-    # 64 stages of 4096 numbers need a MiB of shared memory: not launched, where Triton would try.
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-
-
 # An edit of each IR that multiplies by 20 where the source says 10.
 EDITS = {
     "ttir": ("1.000000e+01", "2.000000e+01"),
@@ -219,29 +169,6 @@ def test_too_much_tensor_memory(autotune: Decorator) -> None:
     kernel[(1,)](out)
     assert not out[: 32 * 32].any()
     assert kernel.best_config.kwargs["BLOCK"] == 32
-
-
-def test_threads_tune_one_key_once(autotune: Decorator) -> None:
-    """Threads that launch one new key on streams of their own all compute, and share a config."""
-    kernel = autotune(configs(), ["n"])(copy)
-    x, _ = vectors()
-    torch.cuda.synchronize()  # the threads' streams do not wait for the one that filled it
-    ready = threading.Barrier(4)
-
-    def launch(number: int) -> torch.Tensor:
-        out = torch.empty_like(x)
-        ready.wait(20)
-        with torch.cuda.stream(torch.cuda.Stream()):
-            for _ in range(8):
-                kernel[grid](x, out, N, number + 1)
-            torch.cuda.current_stream().synchronize()
-        return out
-
-    with ThreadPoolExecutor(4) as pool:
-        outs = list(pool.map(launch, range(4)))
-    for number, out in enumerate(outs):
-        assert torch.equal(out, x * (number + 1))
-    assert len(kernel.cache) == 1
 
 
 def tuned_copy(autotune: Decorator) -> tuple[Any, torch.Tensor, torch.Tensor]:
@@ -461,19 +388,6 @@ def test_defaults_of_parameters(autotune: Decorator) -> None:
     assert torch.equal(out, x)
     kernel[grid](x, out, N, scale=3)
     assert torch.equal(out, x * 3)
-
-
-def test_warmup_compiles_and_launches_nothing(autotune: Decorator) -> None:
-    """`warmup` gives compiled kernels, from dtypes alone, and launches nothing."""
-    kernel = autotune(configs(), ["n"])(copy)
-    x, out = vectors()
-    out.fill_(7.0)
-    made = kernel.warmup(x, out, N, grid=(1,))
-    torch.cuda.synchronize()
-    assert len(made) == len(BLOCKS)
-    assert all("ptx" in compiled.asm for compiled in made)
-    assert torch.equal(out, torch.full_like(out, 7.0))
-    assert len(kernel.warmup(torch.float32, torch.float32, N, grid=(1,))) == len(BLOCKS)
 
 
 def test_functions_and_tuples_as_arguments(autotune: Decorator) -> None:

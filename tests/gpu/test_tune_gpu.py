@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pytest
 import torch
 import triton
 
-from asmtune import Config, Space, asm_autotune, load_target
+from asmtune import Space, asm_autotune, load_target
 from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
@@ -77,42 +76,6 @@ def test_an_atomic_kernel_adds_once_as_far_as_the_user_sees() -> None:
     x, total = torch.ones(10_000, device="cuda"), torch.zeros(1, device="cuda")
     count[grid](x, total, x.numel())
     assert total.item() == 10_000
-
-
-def test_capture_never_tunes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside the capture of a CUDA graph the default config is used, with one warning."""
-    monkeypatch.setattr(Session, "run", lambda *_: pytest.fail("tuned in a capture"))
-    default = Config({"BLOCK": 256}, num_warps=4)
-    space = Space({"BLOCK": (256, 512), "num_warps": (4, 8)}, default=default)
-    add = asm_autotune(space=space, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
-    x, y = torch.randn(2, 4096, device="cuda")
-    out = torch.empty_like(x)
-    gpu_kernels.add[(16,)](x, y, out, 4096, BLOCK=256, num_warps=4)
-    graph = torch.cuda.CUDAGraph()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        with torch.cuda.graph(graph):
-            add[grid](x, y, out, 4096)
-    assert ["captured" in str(w.message) for w in seen].count(True) == 1
-    out.zero_()
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(out, x + y)
-    assert add.best_config == default
-
-
-def test_a_small_problem_is_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below the limit of `skip_tuning_below_us` the given config runs, and nothing is tuned."""
-    asked = []
-    monkeypatch.setattr(Session, "run", lambda *_: asked.append(1) or pytest.skip.Exception)
-    mine = Config({"BLOCK": 512}, num_warps=2)
-    add = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=1e6, fallback=mine)(
-        gpu_kernels.add
-    )
-    x, y = torch.randn(2, 1000, device="cuda")
-    add[grid](x, y, torch.empty_like(x), 1000)
-    assert add.best_config == mine
-    assert not asked
 
 
 @pytest.mark.parametrize("dtype", matmul.DTYPES)

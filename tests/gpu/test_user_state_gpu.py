@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import Any
 
@@ -95,27 +94,3 @@ def test_selective_checkpointing_around_a_first_launch() -> None:
         checkpoint(layer, x, use_reentrant=False, context_fn=contexts).sum().backward()
         torch.testing.assert_close(x.grad, 8 / 9 * x.detach())
     assert len(kernel.cache) == 1
-
-
-@pytest.mark.parametrize("effect", ["inference", "dtype", "autocast", "device"])
-def test_a_search_is_right_in_the_users_state(effect: str) -> None:
-    """Inference mode, doubles, autocast and a default device change no search."""
-    contexts: dict[str, Any] = {
-        "inference": torch.inference_mode(),
-        "autocast": torch.autocast("cuda", torch.bfloat16),
-        "device": torch.device("meta"),
-        "dtype": contextlib.nullcontext(),
-    }
-    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64 if effect == "dtype" else before)
-    try:
-        with contexts[effect]:
-            x = torch.arange(N, dtype=torch.float32, device="cuda")
-            out = summed(kernel, x)
-            now = torch.get_default_dtype()
-    finally:
-        torch.set_default_dtype(before)
-    assert now == (torch.float64 if effect == "dtype" else before)
-    assert len(kernel.configs_timings) > 1
-    assert torch.equal(out.cpu(), 2 * x.cpu())

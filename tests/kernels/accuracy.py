@@ -6,16 +6,18 @@ The same code runs under Triton's interpreter, on a GPU, and before any timing.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import kernel_names
+from asmtune.kernels._common import FLOATS
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.workshop.kernel_checks.checks import KINDS, check_kernel
@@ -43,7 +45,9 @@ class Case:
         on_gpu_of: the same by the inputs' dtype, then the result's.
         completed: inputs that follow from others, made anew when those are varied.
         rounded: the same for every device: dtypes in which the kernel keeps what it needs again.
-        extra: more comparisons on a device, by name; each is right up to 1.
+        extras: functions that make more comparisons on a device, by name; each is right up to 1.
+        is_parted: whether pytest's workers share the checks by the default config: where compiles
+            take seconds.
     """
 
     shapes: Sequence[Shape]
@@ -57,7 +61,8 @@ class Case:
     on_gpu_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rounded: Mapping[str, str] = field(default_factory=dict)
     completed: Callable[[Inputs], Inputs] = dict
-    extra: Callable[[str], dict[str, float]] | None = None
+    extras: Sequence[Callable[[str], dict[str, float]]] = ()
+    is_parted: bool = False
 
     def rows(self, device: str, dtype: str) -> Mapping[str, str]:
         """Rows of the table of tolerances, by dtypes whose results have another than their own."""
@@ -98,46 +103,103 @@ def launched_with(config: Config, *names: str) -> Iterator[None]:
         yield
 
 
-def differences(name: str, dtype: str, device: str) -> dict[str, float]:
-    """Return the excess of every comparison of a kernel, by what was compared."""
-    torch.manual_seed(0)
-    module, case = module_of(name), case_of(name)
-    # The interpreter takes seconds: what no dtype changes is checked with the first.
-    first = module.DTYPES[0]
+@dataclass(frozen=True)
+class Check:
+    """A check of one shape by a config: its kinds, further arguments, whether all is checked."""
 
-    def cases(shapes: Sequence[Shape], more: Inputs) -> dict[str, Callable[[], Inputs]]:
-        tail = f" with {_text(more)}" if more else ""
-        return {
-            _text(shape) + tail: lambda shape=shape: {**module.inputs(shape, dtype, device), **more}
-            for shape in shapes
-        }
+    shape: Shape
+    config: Config
+    kinds: Collection[str]
+    thorough: bool
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def differences(name: str, dtype: str, device: str, part: int | None = None) -> dict[str, float]:
+    """Return the excess of every comparison of a kernel, or of a part, by what was compared."""
+    found: dict[str, float] = {}
+    every = parts(name, device != "cpu" or dtype == module_of(name).DTYPES[0])
+    for check in chain(*every) if part is None else every[part]:
+        torch.manual_seed(0)
+        found |= _checked(name, dtype, device, check)
+    return found
+
+
+def parts(name: str, thorough: bool = True) -> list[list[Check]]:
+    """Divide a kernel's checks into parts for pytest's workers, each of configs of its own.
+
+    The checks by the default config of a kernel that compiles for long are in several parts. A part
+    has no more kinds of checks than there are, each some one or two compiles.
+    """
+    case, own, others = case_of(name), *_by_config(name, thorough)
+    chunks: list[list[Check]] = [[]]
+    for check in own:
+        count = sum(len(one.kinds) for one in chunks[-1])
+        if case.is_parted and chunks[-1] and count + len(check.kinds) > len(KINDS):
+            chunks.append([])
+        chunks[-1].append(check)
+    return chunks + others
+
+
+def _by_config(name: str, thorough: bool) -> tuple[list[Check], list[list[Check]]]:
+    """List the checks by a kernel's default config, and those by each other one.
+
+    The first shape has all kinds of checks by the default, and its values by one more; others have
+    gradients. Without thoroughness configs take turns: the interpreter takes seconds.
+    """
+    case, configs = case_of(name), (module_of(name).DEFAULT, *case_of(name).configs)
+    by: list[list[Check]] = [[] for _ in configs]
+    for place, shape in enumerate(case.shapes):
+        for turn, config in enumerate(configs):
+            kinds = {"shapes"} if thorough or turn == place % len(configs) else set()
+            if turn == 0 and case.gradients and (thorough or place < 2):
+                kinds.add("gradients")
+            if turn == 0 and place == len(case.shapes) - 1:
+                kinds.add("repeats")
+            if place == 0 and turn < 1 + thorough:
+                kinds |= {"values"} if turn else set(KINDS)
+            if kinds:
+                by[turn].append(Check(shape, config, kinds, thorough))
+    by[0] += [Check(case.shapes[0], configs[0], {"shapes"}, thorough, m) for m in case.keywords]
+    return by[0], [checks for checks in by[1:] if checks]
+
+
+def _checked(name: str, dtype: str, device: str, check: Check) -> dict[str, float]:
+    """Make a check; with the default config two shapes are checked as a problem as well."""
+    module, case = module_of(name), case_of(name)
 
     def launched(config: Config, **inputs: Any) -> Any:
         with launched_with(config, name):
             return getattr(module, name)(**case.completed(inputs))
 
-    options: dict[str, Any] = {
-        "varied": case.varied,
-        "gradients": case.gradients,
-        "most": case.most,
-        "tolerances": case.rows(device, dtype),
-        "deterministic": True,
-        "thorough": device != "cpu" or dtype == first,
-    }
-    if dtype not in ("fp32", "fp16", "bf16"):
-        options["checks"] = set(KINDS) - {"values"}
-    functions = {str(one): partial(launched, one) for one in (module.DEFAULT, *case.configs)}
-    exact = _exact(module, case)
+    text = _text(check.shape) + (f" with {_text(check.more)}" if check.more else "")
     # Backward passes launch after the function has returned.
     with launched_with(module.DEFAULT, name, *case.also):
-        reports = [check_kernel(functions, exact, cases(case.shapes, {}), **options)]
-        for more in case.keywords:
-            alone = {**options, "checks": ("shapes",)}
-            function = functions[str(module.DEFAULT)]
-            given = cases(case.shapes[:1], more)
-            reports.append(check_kernel(function, exact, given, **alone))
-    found = {one.name: one.excess for report in reports for one in report.comparisons}
-    return found | _problems(module, case, dtype, device)
+        report = check_kernel(
+            {str(check.config): partial(launched, check.config)},
+            _exact(module, case),
+            {text: lambda: {**module.inputs(check.shape, dtype, device), **check.more}},
+            varied=case.varied,
+            gradients=case.gradients,
+            most=case.most,
+            tolerances=case.rows(device, dtype),
+            deterministic=True,
+            thorough=check.thorough,
+            checks={*check.kinds} - ({"values"} if dtype not in FLOATS else set()),
+        )
+    found = {one.name: one.excess for one in report.comparisons}
+    if check.config == module.DEFAULT and not check.more and check.shape in case.shapes[:2]:
+        found |= _problem(name, dtype, device, check.shape)
+    return found
+
+
+def extras(name: str, device: str, part: int | None = None) -> dict[str, float]:
+    """Return the excess of what a kernel's case compares besides, by all functions or by one."""
+    found: dict[str, float] = {}
+    every = case_of(name).extras
+    for compare in every if part is None else every[part : part + 1]:
+        torch.manual_seed(0)
+        found |= compare(device)
+    return found
 
 
 def _exact(module: Any, case: Case) -> Callable[..., Any]:
@@ -145,18 +207,17 @@ def _exact(module: Any, case: Case) -> Callable[..., Any]:
     return lambda **inputs: module.baseline(**doubled(case.completed(inputs)))
 
 
-def _problems(module: Any, case: Case, dtype: str, device: str) -> dict[str, float]:
+def _problem(name: str, dtype: str, device: str, shape: Shape) -> dict[str, float]:
     """Compare all outputs of a problem's launch with its reference; without the contract too."""
-    found = {}
-    for shape in case.shapes[:2]:
-        problem = module.problem(shape, dtype, device)
-        for contract in [{}] + [{"MULTIPLE": 1}] * ("MULTIPLE" in problem.arguments):
-            arguments = {**problem.arguments, **contract}
-            problem.kernel[problem.grid](**arguments, **module.DEFAULT.all_kwargs())
-            wanted = as_tuple(module.reference(arguments))
-            got = tuple(arguments[output] for output in module.OUTPUTS)
-            name = f"problem {_text(shape)} {contract}"
-            found[name] = compared("shapes", name, got, wanted, case.rows(device, dtype)).excess
+    module, rows, found = module_of(name), case_of(name).rows(device, dtype), {}
+    problem = module.problem(shape, dtype, device)
+    for contract in [{}] + [{"MULTIPLE": 1}] * ("MULTIPLE" in problem.arguments):
+        arguments = {**problem.arguments, **contract}
+        problem.kernel[problem.grid](**arguments, **module.DEFAULT.all_kwargs())
+        wanted = as_tuple(module.reference(arguments))
+        got = tuple(arguments[output] for output in module.OUTPUTS)
+        what = f"problem {_text(shape)} {contract}"
+        found[what] = compared("shapes", what, got, wanted, rows).excess
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import load_kernel_module
+from asmtune.workshop.kernel_checks.checks import KINDS
 from asmtune.workshop.kernel_checks.tolerances import TOLERANCES, excess
 from benchmarks.kernels.entries import ENTRIES
 from tests.interpreter import Interpreter
-from tests.kernels.accuracy import KERNELS, case_of, module_of
+from tests.kernels.accuracy import KERNELS, case_of, module_of, parts
 from tests.kernels.made import artifact_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -70,7 +72,21 @@ def test_accuracy(name: str, dtype: str, interpreter: Interpreter) -> None:
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
-EXTRAS = [slow(name, "extra") for name in KERNELS if case_of(name).extra is not None]
+def test_workers_share_what_compiles_for_long() -> None:
+    """Parts of a kernel's checks are all of them, by configs of their own or few at a time."""
+    for name in KERNELS:
+        divided, case = parts(name), case_of(name)
+        checks = [check for part in divided for check in part]
+        assert len(checks) == len(case.shapes) * (1 + len(case.configs)) + len(case.keywords)
+        for one, other in combinations(divided, 2):
+            shared = {c.config for c in one} & {c.config for c in other}
+            assert shared == set() or (case.is_parted and shared == {module_of(name).DEFAULT})
+        if case.is_parted:
+            kinds = [sum(len(check.kinds) for check in part) for part in divided]
+            assert max(kinds) <= max(len(KINDS), len(case.shapes) + 1)
+
+
+EXTRAS = [slow(name, "extra") for name in KERNELS if case_of(name).extras]
 
 
 @pytest.mark.parametrize(("name", "dtype"), EXTRAS)

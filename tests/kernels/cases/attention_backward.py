@@ -46,11 +46,6 @@ def options(device: str) -> dict[str, float]:
     return found
 
 
-def extras(device: str) -> dict[str, float]:
-    """Return what both say."""
-    return apart(device) | options(device)
-
-
 APART = ("attention_backward_q", "attention_backward_kv")
 
 CASE = replace(
@@ -59,5 +54,5 @@ CASE = replace(
         Config({"HELD": 16, "STEP": 64}, num_stages=3),
     ),
     rounded={**ROUNDED, "fp16": "fp16 weight gradients"},
-    extra=extras,
+    extras=(apart, options),
 )

@@ -154,12 +154,6 @@ def edges(device: str) -> dict[str, float]:
     return found
 
 
-def extras(device: str) -> dict[str, float]:
-    """Scales, options, few queries, layouts, values and edges."""
-    found = scales(device) | options(device) | decoding(device)
-    return found | layouts(device) | values(device) | edges(device)
-
-
 CASE = Case(
     shapes=(
         heads(1, 2, 1, 70, 60, 16, 0, 20),
@@ -173,7 +167,8 @@ CASE = Case(
     ),
     configs=(blocks(32), blocks(128, 64)),
     varied=("v",),
-    keywords=({"causal": True}, {"window": (12, 40)}, {"scale": 0.5}),
+    keywords=({"causal": True, "scale": 0.5}, {"window": (12, 40)}),
     rounded=ROUNDED,
-    extra=extras,
+    extras=(scales, options, decoding, layouts, values, edges),
+    is_parted=True,
 )

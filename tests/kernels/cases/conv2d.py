@@ -216,12 +216,6 @@ def _repeated(module: Any, given: dict[str, Any], output: str) -> list[torch.Ten
     return made
 
 
-def extras(device: str) -> dict[str, float]:
-    """Layouts, few channels, single taps, programs that share tiles, groups and gradients."""
-    found = laid_out(device) | few(device) | in_place(device) | parted(device)
-    return found | grouped(device) | parted_gradients(device)
-
-
 CASE = Case(
     shapes=(
         _shape(2, (5, 7), (40, 24), 3),
@@ -246,5 +240,6 @@ CASE = Case(
     ),
     most=1e15,
     on_gpu={"fp32": "tf32"},
-    extra=extras,
+    extras=(laid_out, few, in_place, parted, grouped, parted_gradients),
+    is_parted=True,
 )

@@ -54,5 +54,5 @@ CASE = Case(
     ),
     varied=("src0", "src1"),
     keywords=({"shifts": 2}, {"out_shift": 31}),
-    extra=extremes,
+    extras=(extremes,),
 )

@@ -42,5 +42,5 @@ CASE = Case(
     gradients=("logits",),
     keywords=({"reduction": "none"}, {"reduction": "sum"}, {"ignore_index": 7}),
     also=("cross_entropy_backward",),
-    extra=targets,
+    extras=(targets,),
 )

@@ -42,5 +42,5 @@ CASE = Case(
     varied=("x",),
     gradients=("x",),
     keywords=({"p": 0.0}, {"p": 0.9}, {"seed": 0}, {"seed": (1 << 40) + 7}),
-    extra=shares,
+    extras=(shares,),
 )

@@ -6,6 +6,8 @@ Triton's interpreter runs one program after the other, so that here one program 
 
 from __future__ import annotations
 
+from functools import partial
+
 from asmtune.core.config import Config
 from tests.kernels.accuracy import Case
 from tests.kernels.recurrent import ROUNDED, extremes
@@ -28,6 +30,6 @@ CASE = Case(
     most=1e15,
     rounded=ROUNDED,
     on_gpu={"fp32": "tf32"},
-    extra=lambda device: extremes("gru", device),
+    extras=(partial(extremes, "gru"),),
     also=("_gru_backward_walk",),
 )

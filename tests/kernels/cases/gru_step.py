@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from asmtune.core.config import Config
 from tests.kernels.accuracy import Case
 from tests.kernels.recurrent import ROUNDED, extremes
@@ -21,6 +23,6 @@ CASE = Case(
     most=1e15,
     rounded=ROUNDED,
     on_gpu={"fp32": "tf32"},
-    extra=lambda device: extremes("gru_step", device),
+    extras=(partial(extremes, "gru_step"),),
     also=("_gru_backward_walk",),
 )

@@ -36,5 +36,5 @@ CASE = Case(
     configs=(Config({"ROWS": 1, "BLOCK": 32}), Config({"ROWS": 4, "BLOCK": 1024})),
     varied=("dy", "x", "weight"),
     most=1e12,
-    extra=sums,
+    extras=(sums,),
 )

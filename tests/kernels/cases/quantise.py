@@ -95,5 +95,5 @@ CASE = Case(
     varied=("x",),
     keywords=({"format": "e5m2"}, {"group": "row"}, {"group": "tensor"}),
     rounded=dict.fromkeys(("fp8e4nv", "fp8e5"), "fp8 bytes"),
-    extra=lambda device: cast(device) | grouped(device),
+    extras=(cast, grouped),
 )

@@ -47,5 +47,5 @@ CASE = Case(
         Config({"ROWS": 8, "BLOCK": 2048}, num_warps=4),
     ),
     varied=("x",),
-    extra=extremes,
+    extras=(extremes,),
 )

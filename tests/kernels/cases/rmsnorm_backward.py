@@ -6,4 +6,4 @@ from dataclasses import replace
 
 from tests.kernels.cases import layernorm_backward
 
-CASE = replace(layernorm_backward.CASE, extra=None)
+CASE = replace(layernorm_backward.CASE, extras=())

@@ -42,5 +42,5 @@ CASE = Case(
     ),
     varied=("x", "cos", "sin"),
     gradients=("x",),
-    extra=strided,
+    extras=(strided,),
 )

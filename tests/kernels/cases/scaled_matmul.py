@@ -69,5 +69,5 @@ CASE = Case(
     varied=("a", "b", "scale_a", "scale_b"),
     keywords=({"out_dtype": torch.float32}, {"fast_accum": False}),
     on_gpu={"bf16": "bf16 fp8 sums", "fp16": "fp8 sums", "fp32": "fp8 sums"},
-    extra=granularities,
+    extras=(granularities,),
 )

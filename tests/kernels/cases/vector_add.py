@@ -34,5 +34,5 @@ CASE = Case(
     shapes=({"n": 1000}, {"n": 1}, {"n": 1024}, {"n": 1025}, {"n": 4099}),
     configs=(Config({"BLOCK": 256}), Config({"BLOCK": 2048})),
     varied=("x", "y"),
-    extra=matrices,
+    extras=(matrices,),
 )

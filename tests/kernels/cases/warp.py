@@ -44,5 +44,5 @@ CASE = Case(
         Config({"CHANNELS": 4, "ROWS": 1, "BLOCK": 1024}, num_warps=4),
     ),
     varied=("x", "offset"),
-    extra=offsets,
+    extras=(offsets,),
 )
