@@ -19,7 +19,6 @@ from asmtune.kernels import (
     gelu,
     gru_step,
     layernorm,
-    linear,
     matmul,
     quantise,
     rmsnorm,
@@ -28,7 +27,7 @@ from asmtune.kernels import (
 )
 from asmtune.kernels._attention_host import laid
 from asmtune.kernels._common import check_tensors
-from asmtune.kernels._gemm_host import MOST_BATCH, product
+from asmtune.kernels._gemm_host import product
 from asmtune.kernels._gru import gates_of
 from asmtune.triton_api.interpreter import exact_floats
 from tests.interpreter import Interpreter
@@ -52,12 +51,6 @@ def test_a_scaled_product_of_none_is_empty(rows: int, columns: int) -> None:
     assert c.shape == (rows, columns)
 
 
-def test_linear_says_that_rows_are_empty() -> None:
-    """A layer of no inputs is refused by name and shape, whatever the axes before."""
-    with pytest.raises(ValueError, match=r"linear: x is \(2, 3, 0\); it must have one element"):
-        linear.linear(torch.zeros(2, 3, 0), torch.zeros(5, 0))
-
-
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("given", [None, "scales", "amax"])
 def test_scales_of_an_empty_tensor(group: Any, given: str | None) -> None:
@@ -71,16 +64,6 @@ def test_scales_of_an_empty_tensor(group: Any, given: str | None) -> None:
     exact = {None: torch.ones(count), "scales": numbers, "amax": numbers / 448}[given]
     assert found[0].shape == x.shape
     assert torch.equal(found[1], exact)
-
-
-@pytest.mark.parametrize("group", [1, 2, 3, 16, 32, 33, 63, 64, 65, 96, 128, 0])
-@pytest.mark.parametrize("columns", [1, 17, 64, 65, 300])
-def test_groups_of_any_extent_have_configs(group: int, columns: int) -> None:
-    """Short groups along K leave a config, however narrow the result is."""
-    shape = {"M": 70, "N": columns, "K": 4 * group or 512}
-    shape |= {"GROUP_A": 0, "GROUP_B": 0, "GROUP_K": group}
-    context = scaled_matmul.problem(shape, "fp8e4nv", "meta").shape
-    assert scaled_matmul.space().first(**context) in list(scaled_matmul.space().configs(**context))
 
 
 def halves(*extents: int) -> torch.Tensor:
@@ -106,27 +89,12 @@ def test_blocks_further_than_32_bits_are_refused(
         made.arguments(c)
 
 
-def test_blocks_within_32_bits_are_taken() -> None:
-    """Few rows as far apart are within reach, as are strides that are passed in 64 bits."""
-    tall, huge = halves(64, 10_000_000), halves(2, 1 << 31)
-    assert product("matmul", tall, tall.mT, None, "none").arguments(halves(1, 64, 64))
-    assert product("matmul", huge, huge.mT, None, "none").arguments(halves(1, 2, 2))
-
-
 @pytest.mark.parametrize(("apart", "copied"), [(1 << 22, False), (1 << 24, True)])
 def test_heads_with_rows_far_apart_are_copied(apart: int, copied: bool) -> None:
     """Rows of heads so far apart that a block's offsets would overflow are laid side by side."""
     steps = (300 * apart, 300 * apart, apart, 1)
     x = torch.empty_strided((1, 1, 300, 16), steps, dtype=torch.float16, device="meta")
     assert laid(x).stride(2) == (16 if copied else apart)
-
-
-def test_a_batch_goes_in_parts_that_a_grid_has() -> None:
-    """No launch has more matrices than a grid's second axis programs, and none is left out."""
-    made = product("matmul", halves(150_000, 4, 8), halves(8, 4), None, "none")
-    parts = list(_gemm_host._launches(made, halves(150_000, 4, 4)))
-    assert [len(part.a) for part, _ in parts] == [MOST_BATCH, MOST_BATCH, 150_000 - 2 * MOST_BATCH]
-    assert all(len(part.a) == len(part.b) == len(c) for part, c in parts)
 
 
 def batch_in_parts() -> float:
@@ -268,18 +236,3 @@ def test_checks_are_one_graph() -> None:
     given = torch.randn(2, 3), torch.randn(6, 3), torch.randn(6)
     found = torch.compile(checked, backend="eager", fullgraph=True)(*given)
     assert torch.equal(found, checked(*given))
-
-
-def test_dropout_copies_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An x with gaps is copied once, and its gradient counts elements as the copy does."""
-    copies: list[torch.Tensor] = []
-
-    def dense(x: torch.Tensor) -> Any:
-        copies.append(x)
-        return torch.empty(x.shape), (x.contiguous(),)
-
-    monkeypatch.setattr(dropout, "dense", dense)
-    x = torch.ones(4, 6)[:, ::2].requires_grad_()
-    y = dropout.dropout(x, 1.0, 0)
-    assert len(copies) == 1
-    assert y.grad_fn.stride == (3, 1)  # type: ignore[union-attr]

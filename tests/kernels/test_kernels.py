@@ -170,12 +170,6 @@ def test_shapes_of_aibench8() -> None:
     assert lacking == []
 
 
-def test_dropout_of_aibench8() -> None:
-    """Dropout's problem drops a half by seed 123."""
-    arguments = module_of("dropout").problem(AIBENCH8["dropout"], "fp32", "meta").arguments
-    assert (arguments["seed"], arguments["scale"]) == (123, 2.0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, t in PAIRS if n not in PRODUCTS and t == "bf16"])
 def test_vectors_are_loaded(name: str, settings: Settings, target: Target) -> None:
@@ -222,109 +216,85 @@ def test_refused_gradients(name: str) -> None:
         call(name, **{first: inputs[first].requires_grad_()})
 
 
-@pytest.mark.parametrize(
-    ("name", "changed", "message"),
-    [
-        ("vector_add", {"y": torch.zeros(3)}, r"y is \(3,\); it must be \(1000,\)"),
-        ("broadcast_relu", {"bias": torch.zeros(3)}, r"bias is \(3,\); it must be \(70,\)"),
-        ("gelu", {"approximate": "erf"}, "approximate is 'erf'; it must be one of"),
-        ("dropout", {"p": 1.5}, "p is 1.5; it must lie between 0 and 1"),
-        ("dropout", {"p": float("nan")}, "p is nan; it must lie between 0 and 1"),
-        ("dropout", {"seed": -1}, "seed is -1; it must lie between 0 and 2"),
-        ("dropout", {"seed": 1.5}, "seed is 1.5; it must lie between 0 and 2.*an int"),
-        ("dropout", {"p": torch.tensor(0.5)}, "p is 0.5; it must lie between 0 and 1"),
-        ("softmax", {"x": MANY_ROWS}, r"x is \(2147483647, 1\); it must have 2147450880 rows at"),
-        ("softmax", {"x": torch.zeros(3, 0)}, r"x is \(3, 0\); it must have one element"),
-        ("layernorm", {"weight": torch.zeros(3)}, r"weight is \(3,\); it must be \(70,\)"),
-        ("rmsnorm", {"weight": torch.zeros(70).half()}, "weight is torch.float16 on cpu, and x"),
-        ("layernorm_backward", {"mean": torch.zeros(3)}, r"mean is \(3,\); it must be \(5,\)"),
-        ("rmsnorm_backward", {"dy": torch.zeros(5, 3)}, r"dy is \(5, 3\); it must be \(5, 70\)"),
-        ("cross_entropy", {"target": torch.zeros(5)}, "target is torch.float32; it must be one"),
-        ("cross_entropy", {"reduction": "max"}, "reduction is 'max'; it must be one of"),
-        ("rope", {"cos": torch.zeros(5, 3)}, r"cos is \(5, 3\); it must be \(5, 35\)"),
-        ("rope", {"x": torch.zeros(5, 2, 3, 71)}, r"with an even dim"),
-        ("quantise", {"format": "int8"}, "format is 'int8'; it must be one of e4m3, e5m2"),
-        ("quantise", {"group": "block"}, "group is 'block'; it must be one of tensor, row, column"),
-        ("quantise", {"group": (1, -2)}, r"group is \(1, -2\); it must be one of"),
-        ("quantise", {"scales": torch.ones(5, 4)}, r"scales is \(5, 4\); it must be \(5, 5\)"),
-        ("quantise", {"amax": torch.ones(5, 5).half()}, "amax is torch.float16 on cpu; it must be"),
-        ("quantise", {"amax": torch.ones(1), "scales": torch.ones(1)}, "give one of them"),
-        ("scaled_matmul", {"a": torch.zeros(17, 3)}, r"a is \(17, 3\), b is \(65, 33\); they must"),
-        ("scaled_matmul", {"scale_a": torch.ones(2)}, r"scale_a is \(2,\); it must be one number"),
-        ("scaled_matmul", {"scale_a": torch.ones(5, 1)}, "has 5 groups of an axis of 17; it must"),
-        ("scaled_matmul", {"scale_a": torch.ones(1, 7)}, "has 7 groups of an axis of 65; it must"),
-        ("scaled_matmul", {"scale_b": torch.ones(1).half()}, "scale_b is torch.float16 on cpu"),
-        ("scaled_matmul", {"bias": torch.ones(3).bfloat16()}, r"bias is \(3,\); it must be \(33,"),
-        ("scaled_matmul", {"out_dtype": torch.int8}, "out_dtype is torch.int8; it must be"),
-        ("resize", {"x": torch.zeros(3, 4).char()}, r"x is \(3, 4\); it must be \(channels"),
-        ("warp", {"offset": torch.zeros(7, 70)}, "offset is torch.float32; it must be one of i16"),
-        ("warp", {"offset": torch.zeros(7, 3).short()}, r"offset is \(7, 3\); it must be \(7, 70"),
-        ("correlation", {"src1": torch.zeros(3).char()}, r"src1 is \(3,\); it must be \(58, 5"),
-        ("correlation", {"shifts": 0}, "shifts is 0; it must be 1 or more"),
-        ("correlation", {"out_shift": 32}, "out_shift is 32; it must lie between 0 and 31"),
-        ("correlation", {"out": torch.zeros(5, 5, 9).char()}, r"out is \(5, 5, 9\); it must be"),
-        ("gru", {"x": torch.zeros(3, 7).half()}, r"x is \(3, 7\); it must be \(seq, batch"),
-        ("gru", {"h0": torch.zeros(13).half()}, r"h0 is \(13,\); it must be \(batch, hidden"),
-        ("gru", {"weight_hh": torch.zeros(39, 7).half()}, r"weight_hh is \(39, 7\); it must be"),
-        ("gru_step", {"bias_hh": torch.zeros(7).half()}, r"bias_hh is \(7,\); it must be \(39,"),
-        ("cross_entropy_backward", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(5,\)"),
-        ("attention", {"dropout": 1.0}, "dropout is 1.0; it must be from 0 to below 1"),
-        ("attention", {"window": 0}, "window is 0; it must be 1 or more, or None"),
-        ("attention", {"window": (1, -1)}, r"window is \(1, -1\); it must be .* a pair \(left, r"),
-        ("attention", {"window": (1, 2, 3)}, r"window is \(1, 2, 3\); it must be 1 or more"),
-        ("attention", {"window": "all"}, "window is all; it must be 1 or more"),
-        ("attention", {"mask": torch.zeros(1)}, r"mask is \(1,\); it must be \(1"),
-        (
-            "attention",
-            {"mask": torch.zeros(1, 2, 3, 1)},
-            r"mask is \(1, 2, 3, 1\); it must be \(1, 2,",
-        ),
-        ("attention", {"mask": torch.zeros(1).int()}, "mask is torch.int32; it must be bool, True"),
-        (
-            "attention",
-            {"mask": torch.zeros(1, 1, 1, 1, requires_grad=True)},
-            "mask requires a gradient, and gets none: detach it",
-        ),
-        ("attention", {"scale": -1.0}, "scale is -1.0; it must be above 0 and finite"),
-        ("attention", {"scale": torch.tensor(0.5)}, "scale is 0.5; it must be above 0"),
-        ("attention", {"dropout": torch.tensor(0.5)}, "dropout is 0.5; it must be from 0 to"),
-        ("attention", {"seed": -1}, "seed is -1; it must be between 0 and 2"),
-        ("attention", {"dropout": 0.5, "seed": 1.5}, "seed is 1.5; it must be .*, an int"),
-        ("attention", {"padding": torch.zeros(1)}, "padding is torch.float32; it must be lengths"),
-        ("attention", {"padding": torch.zeros(3).int()}, r"padding is \(3,\); it must be \(1,\)"),
-        (
-            "attention",
-            {"q": torch.zeros(1, 2, 70, 44).half()},
-            "with a dim that is a multiple of 8 up to 256",
-        ),
-        ("attention", {"q": torch.zeros(2, 70, 16).half()}, r"q is \(2, 70, 16\); it must be"),
-        ("attention", {"k": torch.zeros(1, 3, 9, 16).half()}, "of a number of heads that divides"),
-        ("attention", {"v": torch.zeros(1, 1, 9, 16).half()}, r"v is \(1, 1, 9, 16\); it must be"),
-        (
-            "attention_fp8",
-            {"k": torch.zeros(1).half()},
-            "k is torch.float16 on cpu; it must be one",
-        ),
-        ("attention_fp8", {"q": torch.zeros(1, 2, 9, 40).half()}, "is a multiple of 16 up to 256"),
-        ("attention_fp8", {"scale_k": torch.ones(1).half()}, "scale_k is torch.float16 on cpu; it"),
-        ("attention_fp8", {"scale_k": torch.ones(3)}, r"scale_k is \(3,\); it must be one number"),
-        (
-            "attention_fp8",
-            {"scale_v": torch.ones(1, 2, 1, 1)},
-            r"scale_v is \(1, 2, 1, 1\); it must",
-        ),
-        ("attention_fp8", {"scale_v": torch.ones(1, 1, 3, 16)}, r"\(1, 1, groups of keys, 1\) or"),
-        ("attention_fp8", {"scale_v": torch.ones(1, 1, 7, 1)}, "has 7 groups of an axis of 60; it"),
-        ("attention_fp8", {"scale_k": torch.ones((), device="meta")}, "on meta; it must be one of"),
-        ("attention_fp8", {"window": 0}, "window is 0; it must be 1 or more, or None"),
-        ("attention_backward_q", {"lse": torch.zeros(3)}, r"lse is \(3,\); it must be \(1, 2, 40"),
-        ("attention_backward_kv", {"delta": torch.zeros(3)}, r"delta is \(3,\); it must be \(1,"),
-    ],
-)
-def test_refused_arguments(name: str, changed: dict[str, Any], message: str) -> None:
-    """What does not fit is refused: which argument, what it is, and what it must be."""
-    with pytest.raises(ValueError, match=f"^{name}: .*{message}"):
-        call(name, **changed)
+REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
+    "vector_add": ({"y": torch.zeros(3)},),
+    "broadcast_relu": ({"bias": torch.zeros(3)},),
+    "gelu": ({"approximate": "erf"},),
+    "dropout": (
+        *({"p": 1.5}, {"p": float("nan")}, {"seed": -1}, {"seed": 1.5}),
+        *({"p": torch.tensor(0.5)},),
+    ),
+    "softmax": (
+        {"x": MANY_ROWS},
+        {"x": torch.zeros(3, 0)},
+    ),
+    "layernorm": ({"weight": torch.zeros(3)},),
+    "rmsnorm": ({"weight": torch.zeros(70).half()},),
+    "layernorm_backward": ({"mean": torch.zeros(3)},),
+    "rmsnorm_backward": ({"dy": torch.zeros(5, 3)},),
+    "cross_entropy": (
+        {"target": torch.zeros(5)},
+        {"reduction": "max"},
+    ),
+    "rope": (
+        {"cos": torch.zeros(5, 3)},
+        {"x": torch.zeros(5, 2, 3, 71)},
+    ),
+    "quantise": (
+        *({"format": "int8"}, {"group": "block"}, {"group": (1, -2)}),
+        *({"scales": torch.ones(5, 4)}, {"amax": torch.ones(5, 5).half()}),
+        *({"amax": torch.ones(1), "scales": torch.ones(1)},),
+    ),
+    "scaled_matmul": (
+        *({"a": torch.zeros(17, 3)}, {"scale_a": torch.ones(2)}, {"scale_a": torch.ones(5, 1)}),
+        *({"scale_b": torch.ones(1).half()},),
+        *({"bias": torch.ones(3).bfloat16()}, {"out_dtype": torch.int8}),
+    ),
+    "resize": ({"x": torch.zeros(3, 4).char()},),
+    "warp": (
+        {"offset": torch.zeros(7, 70)},
+        {"offset": torch.zeros(7, 3).short()},
+    ),
+    "correlation": (
+        *({"src1": torch.zeros(3).char()}, {"shifts": 0}, {"out_shift": 32}),
+        *({"out": torch.zeros(5, 5, 9).char()},),
+    ),
+    "gru": (
+        *({"x": torch.zeros(3, 7).half()}, {"h0": torch.zeros(13).half()}),
+        *({"weight_hh": torch.zeros(39, 7).half()},),
+    ),
+    "gru_step": ({"bias_hh": torch.zeros(7).half()},),
+    "cross_entropy_backward": ({"lse": torch.zeros(3)},),
+    "attention": (
+        *({"dropout": 1.0}, {"window": 0}, {"window": (1, -1)}, {"window": (1, 2, 3)}),
+        *({"window": "all"}, {"mask": torch.zeros(1)}, {"mask": torch.zeros(1, 2, 3, 1)}),
+        *({"mask": torch.zeros(1).int()},),
+        *({"mask": torch.zeros(1, 1, 1, 1, requires_grad=True)}, {"scale": -1.0}),
+        *({"scale": torch.tensor(0.5)}, {"dropout": torch.tensor(0.5)}, {"seed": -1}),
+        *({"dropout": 0.5, "seed": 1.5}, {"padding": torch.zeros(1)}),
+        *({"padding": torch.zeros(3).int()}, {"q": torch.zeros(1, 2, 70, 44).half()}),
+        *({"q": torch.zeros(2, 70, 16).half()}, {"k": torch.zeros(1, 3, 9, 16).half()}),
+        *({"v": torch.zeros(1, 1, 9, 16).half()},),
+    ),
+    "attention_fp8": (
+        *({"k": torch.zeros(1).half()}, {"q": torch.zeros(1, 2, 9, 40).half()}),
+        *({"scale_k": torch.ones(1).half()}, {"scale_k": torch.ones(3)}),
+        *({"scale_v": torch.ones(1, 2, 1, 1)}, {"scale_v": torch.ones(1, 1, 3, 16)}),
+        *({"scale_v": torch.ones(1, 1, 7, 1)}, {"scale_k": torch.ones((), device="meta")}),
+        *({"window": 0},),
+    ),
+    "attention_backward_q": ({"lse": torch.zeros(3)},),
+    "attention_backward_kv": ({"delta": torch.zeros(3)},),
+}
+"""Arguments that do not fit, by kernel; the last is the one to name."""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_arguments(name: str) -> None:
+    """What does not fit is refused by the name of the argument."""
+    for changed in REFUSED[name]:
+        with pytest.raises(ValueError, match=rf"^{name}: .*\b{[*changed][-1]}\b"):
+            call(name, **changed)
 
 
 @pytest.mark.parametrize(

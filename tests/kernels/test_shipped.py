@@ -265,15 +265,6 @@ def test_a_further_competitor_counts_by_its_name(
     assert slower("conv2d", DEVICE) == {key_digest(key) for key, _ in identities(places[0])}
 
 
-def test_nothing_left_leaves_no_file(tmp_path: Path) -> None:
-    """A kernel of which nothing holds has no file."""
-    one, *_ = tuned("softmax")
-    stale = replace(one, provenance=replace(one.provenance, space="0" * 64))
-    interchange.write(file_of("softmax", tmp_path), [stale])
-    assert ship("softmax", [], tmp_path)[1] == 0
-    assert not file_of("softmax", tmp_path).exists()
-
-
 def test_abridged_keeps_the_winner() -> None:
     """The fastest are kept, and the winner, which may be a near tie; times have nanoseconds."""
     configs = [Config({"BLOCK": 2**n}) for n in range(5)]

@@ -1,4 +1,4 @@
-"""The template; more of its layouts and tiles are checked in `test_tiled_matmul.py`."""
+"""The template."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ CASE = Case(
         {"M": 64, "N": 128, "K": 32},
         {"M": 130, "N": 129, "K": 97},
     ),
-    configs=(Config({"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 64, "GROUP_M": 1}),),
+    configs=(
+        Config({"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 64, "GROUP_M": 1}),
+        Config({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 100}),
+    ),
     varied=("a", "b"),
     most=1e15,
     on_gpu={"fp32": "tf32", "fp16": "fp16 sums", "bf16": "bf16 sums"},
