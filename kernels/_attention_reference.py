@@ -11,8 +11,7 @@ import triton
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._attention_host import Attending, laid
-from asmtune.kernels._common import is_expanded
-from asmtune.kernels._spec import by_name
+from asmtune.kernels._common import by_name, is_expanded
 from asmtune.kernels.dropout import philox
 
 _LOG2E = 1.4426950408889634

@@ -1,14 +1,25 @@
-"""Device functions of the convolution: pixels of a tile, sums over taps and channels, the result.
+"""The convolution: device functions, options, and cuDNN's functions of it and of its gradients.
 
 `window` is (taps_h, taps_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w), `x` a
 pointer and the strides of images, rows and columns, `sizes` (batch, height, width, depth,
 filters, out_height, out_width), where depth is how many channels a tap has.
+
+cuDNN adds a bias in its kernel only where ReLU follows; PyTorch adds it in a pass of its own else.
+The tuning key tells neither bias nor ReLU. So each way of calling has a name of its own: what has
+won for one of them is not called for another. Gradients have kernels, keys and names of their own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+
+from asmtune.kernels._common import check_shape, of_own_dtype
 
 
 @triton.jit
@@ -161,3 +172,180 @@ def frame(
     x = x_ptr + image * stride_n + row.to(tl.int64) * stride_h + col.to(tl.int64) * stride_w
     values = tl.load(x + c.to(tl.int64) * stride_c, mask=there, other=0.0)
     tl.store(y_ptr + image * size + at, values, mask=at < size)
+
+
+FUSED, BIASED, PLAIN = "cudnn_convolution_relu", "cudnn_with_bias", "cudnn"
+"""The names: with ReLU, with a bias, and with neither."""
+
+INPUT, WEIGHT = "cudnn_dgrad", "cudnn_wgrad"
+"""The names of the gradients with respect to the image and to the weights."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Stride, padding and dilation of the windows, as pairs of (down, across)."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @classmethod
+    def of(cls, stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Window:
+        """Make a window from pairs or single numbers.
+
+        Raises:
+            ValueError: an option is no pair of whole numbers within its range.
+        """
+        return cls(
+            stride=_pair("stride", stride, 1),
+            padding=_pair("padding", padding, 0),
+            dilation=_pair("dilation", dilation, 1),
+        )
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[int]) -> Window:
+        """Make a window from what `numbers` gives."""
+        return cls((numbers[0], numbers[1]), (numbers[2], numbers[3]), (numbers[4], numbers[5]))
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Give the options in the order in which PyTorch takes them."""
+        return self.stride, self.padding, self.dilation
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Give all pairs in one tuple, which a signature of `replay_calls` can hold."""
+        return (*self.stride, *self.padding, *self.dilation)
+
+    @property
+    def is_whole(self) -> bool:
+        """Say if there is a single tap that sees every pixel once, and nothing else."""
+        return self.stride == (1, 1) and self.padding == (0, 0)
+
+    def out_size(self, sizes: Sequence[int], taps: Sequence[int]) -> tuple[int, int]:
+        """Compute height and width of the result.
+
+        Raises:
+            ValueError: the window is larger than the padded image.
+        """
+        down, across = (self._out_extent(axis, sizes[axis], taps[axis]) for axis in (0, 1))
+        return down, across
+
+    def _out_extent(self, axis: int, size: int, taps: int) -> int:
+        padded = size + 2 * self.padding[axis]
+        span = (taps - 1) * self.dilation[axis] + 1
+        if span > padded:
+            raise ValueError(
+                f"conv2d: the window spans {span} pixels {('down', 'across')[axis]} and the padded "
+                f"image has {padded}; pad more, or take fewer taps"
+            )
+        return (padded - span) // self.stride[axis] + 1
+
+
+def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
+    pair = tuple(value) if isinstance(value, tuple | list) else (value, value)
+    whole = [isinstance(n, int) and not isinstance(n, bool) and n >= least for n in pair]
+    if len(pair) != 2 or not all(whole):
+        raise ValueError(
+            f"conv2d: {name} is {value!r}; it must be a whole number of {least} or more, or two"
+        )
+    return pair
+
+
+def check_shapes(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, groups: Any
+) -> None:
+    """Refuse an x that is no image, groups, a weight or a bias that do not fit."""
+    if x.ndim != 4 or not x.shape[1]:
+        raise ValueError(
+            f"conv2d: x is {tuple(x.shape)}; it must be (batch, channels, height, width)"
+        )
+    whole = isinstance(groups, int) and not isinstance(groups, bool) and groups >= 1
+    if not whole or x.shape[1] % groups:
+        raise ValueError(
+            f"conv2d: groups is {groups!r}; it must be a whole number that divides x's "
+            f"{x.shape[1]} channels"
+        )
+    wanted = x.shape[1] // groups
+    if weight.ndim != 4 or weight.shape[1] != wanted or 0 in weight.shape[2:]:
+        raise ValueError(
+            f"conv2d: weight is {tuple(weight.shape)}; it must be (filters, {wanted}, "
+            f"taps_h, taps_w), for {x.shape[1]} channels in groups={groups}"
+        )
+    if weight.shape[0] % groups:
+        raise ValueError(
+            f"conv2d: weight has {weight.shape[0]} filters; groups={groups} must divide them"
+        )
+    if bias is not None:
+        check_shape("conv2d", "bias", bias, (weight.shape[0],))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tensor that the vendor has computed for a launch; a call copies it to the kernel's output.
+
+    A race does not time the copy: public functions return the tensor itself.
+
+    Attributes:
+        tensor: what was computed.
+        output: where the kernel writes the same, in the same axes.
+    """
+
+    tensor: torch.Tensor
+    output: torch.Tensor
+
+    def __call__(self) -> None:
+        """Copy the tensor to the output."""
+        self.output.copy_(self.tensor)
+
+
+@of_own_dtype
+def convolve(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    window: Window,
+    groups: int,
+    relu: bool,
+) -> torch.Tensor:
+    """Compute a convolution by cuDNN, from and to `torch.channels_last`."""
+    last = torch.channels_last
+    x, weight = (tensor.contiguous(memory_format=last) for tensor in (x, weight))
+    fused = torch.cudnn_convolution_relu if relu else torch.nn.functional.conv2d
+    return fused(x, weight, bias, *window.pairs, groups).contiguous(memory_format=last)
+
+
+def launch(given: Mapping[str, Any]) -> Made:
+    """Call cuDNN with a launch's arguments by name."""
+    weight = given["weight_ptr"].permute(0, 3, 1, 2)
+    options = window_of(given), given["GROUPS"], bool(given["RELU"])
+    y = convolve(given["x_ptr"], weight, given["bias_ptr"], *options)
+    return Made(y, given["y_ptr"].permute(0, 3, 1, 2))
+
+
+def window_of(given: Mapping[str, Any]) -> Window:
+    """Return the window of a launch's arguments by name."""
+    pairs = ((given[f"{name}_H"], given[f"{name}_W"]) for name in ("STRIDE", "PAD", "DILATION"))
+    return Window(*pairs)
+
+
+def gradient(
+    of: str, dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
+) -> torch.Tensor:
+    """Compute one gradient of a convolution by cuDNN, from and to `torch.channels_last`.
+
+    `of` is INPUT or WEIGHT; the tensor that it is the gradient of gives its shape alone.
+    """
+    mask = [of == INPUT, of == WEIGHT, False]
+    x, weight = _laid_out(x, of == WEIGHT), _laid_out(weight, of == INPUT)
+    backward = torch.ops.aten.convolution_backward
+    made = backward(dy, x, weight, None, *window.pairs, False, (0, 0), groups, mask)
+    wanted: torch.Tensor = made[0 if of == INPUT else 1]
+    return wanted.contiguous(memory_format=torch.channels_last)
+
+
+def _laid_out(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:
+    """Return a tensor in `torch.channels_last`; one that is not read is not copied to it."""
+    if is_read or tensor.is_contiguous(memory_format=torch.channels_last):
+        return tensor.contiguous(memory_format=torch.channels_last)
+    return torch.empty_like(tensor, memory_format=torch.channels_last)

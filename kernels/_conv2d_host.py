@@ -13,10 +13,8 @@ import triton
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import multiple
-from asmtune.kernels._conv2d import frame
-from asmtune.kernels._conv2d_vendor import Window
-from asmtune.kernels._spec import by_name, tuners
+from asmtune.kernels._common import by_name, multiple, tuners
+from asmtune.kernels._conv2d import Window, frame
 from asmtune.kernels._split import SUMS_BYTES, workspace
 
 FEWEST = 32

@@ -21,14 +21,13 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, vouched
-from asmtune.kernels._conv2d import within
+from asmtune.kernels._conv2d import INPUT, Made, Window, gradient, window_of, within
 from asmtune.kernels._conv2d_host import (
     gradient_arguments,
     gradient_tuners,
     pixels_first,
     sums_bytes,
 )
-from asmtune.kernels._conv2d_vendor import INPUT, Made, Window, gradient, window_of
 from asmtune.kernels._split import SUMS_BYTES, gathered, workspace
 from asmtune.runtime.replay_calls import replay_calls
 

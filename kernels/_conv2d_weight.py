@@ -21,7 +21,7 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple, processors, vouched
-from asmtune.kernels._conv2d import within
+from asmtune.kernels._conv2d import WEIGHT, Made, Window, gradient, window_of, within
 from asmtune.kernels._conv2d_host import (
     dense_pixels,
     gradient_arguments,
@@ -29,7 +29,6 @@ from asmtune.kernels._conv2d_host import (
     pixel_strides,
     pixels_first,
 )
-from asmtune.kernels._conv2d_vendor import WEIGHT, Made, Window, gradient, window_of
 from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.runtime.replay_calls import replay_calls
 

@@ -16,13 +16,13 @@ import triton
 from asmtune.core.dtypes import dtype_of
 from asmtune.kernels._common import (
     are_apart,
+    beside,
     check_tensors,
     forward_only,
     is_expanded,
     is_hopper,
     processors,
 )
-from asmtune.kernels._spec import beside
 from asmtune.kernels._split import SUMS_BYTES, workspace
 from asmtune.triton_api.launching import allocating
 

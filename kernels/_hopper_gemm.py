@@ -41,7 +41,7 @@ from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import processors
+from asmtune.kernels._common import problems, processors
 from asmtune.kernels._hopper import (
     barriers_of,
     described,
@@ -50,7 +50,6 @@ from asmtune.kernels._hopper import (
     set_block,
 )
 from asmtune.kernels._hopper_gemm_walk import load_tiles, multiply_tiles
-from asmtune.kernels._spec import problems
 from asmtune.kernels._split import workspace
 from asmtune.runtime.decorator import asm_autotune
 

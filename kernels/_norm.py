@@ -17,9 +17,16 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.alternatives import unfinished
-from asmtune.kernels._common import as_rows, check_shape, check_tensors, walkers
+from asmtune.kernels._common import (
+    as_rows,
+    by_name,
+    check_shape,
+    check_tensors,
+    doubled,
+    tuners,
+    walkers,
+)
 from asmtune.kernels._rows import ROW_KEY, sum_parts, whole_row_sizes
-from asmtune.kernels._spec import by_name, doubled, tuners
 
 
 @dataclass(frozen=True)

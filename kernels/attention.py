@@ -46,8 +46,15 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_reference import cudnn, flash, has_vendor, in_place
 from asmtune.kernels._attention_space import of_queries
-from asmtune.kernels._common import is_expanded, is_hopper
-from asmtune.kernels._spec import beside, doubled, gluon_in_place, problems, tuners
+from asmtune.kernels._common import (
+    beside,
+    doubled,
+    gluon_in_place,
+    is_expanded,
+    is_hopper,
+    problems,
+    tuners,
+)
 from asmtune.kernels.attention_backward import apart, attention_backward
 from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.replay_calls import replay_calls

@@ -44,8 +44,15 @@ from asmtune.kernels._attention_reference import (
     plain_arguments,
 )
 from asmtune.kernels._attention_space import of_both
-from asmtune.kernels._common import is_hopper
-from asmtune.kernels._spec import beside, by_name, doubled, gluon_in_place, problems, tuners
+from asmtune.kernels._common import (
+    beside,
+    by_name,
+    doubled,
+    gluon_in_place,
+    is_hopper,
+    problems,
+    tuners,
+)
 from asmtune.runtime.replay_calls import replay_calls
 
 KEY = ("D", "CAUSAL", "MULTIPLE", "DENSE", "GROUP", pow2("heads"), pow2("M"), pow2("N"))

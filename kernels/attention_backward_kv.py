@@ -40,7 +40,7 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_backward import key_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_keys
-from asmtune.kernels._spec import doubled, problems
+from asmtune.kernels._common import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (

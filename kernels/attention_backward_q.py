@@ -37,7 +37,7 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_backward import query_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_queries
-from asmtune.kernels._spec import doubled, problems
+from asmtune.kernels._common import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (

@@ -57,10 +57,9 @@ from asmtune.kernels._attention_fp8 import (
 )
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_fp8, room_for_parts
-from asmtune.kernels._common import forward_only, processors
+from asmtune.kernels._common import by_name, forward_only, processors, tuners
 from asmtune.kernels._fp8 import FORMATS, NAMES, typed
 from asmtune.kernels._scaled import check_kinds, extent_of_group
-from asmtune.kernels._spec import by_name, tuners
 from asmtune.kernels._split import workspace
 from asmtune.runtime.replay_calls import replay_calls
 

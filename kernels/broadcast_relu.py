@@ -22,14 +22,16 @@ from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
     FLOATS,
     columns_from,
+    draws,
+    exact,
     forward_only,
     load_columns,
+    problems,
     row_sizes,
     store_columns,
     vouched,
 )
 from asmtune.kernels._rows import checked_rows
-from asmtune.kernels._spec import draws, exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 

@@ -24,9 +24,8 @@ part of a batch or of an image); what is laid out otherwise is copied at each ca
 is channels_last.
 Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
 than the padded image, or a setting is out of range.
-Backward: a launch for each gradient, each timed beside cuDNN's or PyTorch's function: that of x
-`_conv2d_input.py`, of the weights `_conv2d_weight.py`, of the bias and through ReLU
-`_conv2d_bias.py`.
+Backward: a launch for the gradient of x (`_conv2d_input.py`) and one for that of the weights
+(`_conv2d_weight.py`), each timed beside cuDNN; ReLU and the bias take PyTorch's functions.
 Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
 implicit product of CUTLASS's convolutions, and its few-channels variant.
 """
@@ -43,12 +42,8 @@ import triton.language as tl
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
-from asmtune.kernels._common import FLOATS, check_tensors, vouched
-from asmtune.kernels._conv2d import store_result, sum_by_taps
-from asmtune.kernels._conv2d_bias import result_gradients
-from asmtune.kernels._conv2d_host import DEFAULT, Layer, grid, layer, space
-from asmtune.kernels._conv2d_input import input_gradient
-from asmtune.kernels._conv2d_vendor import (
+from asmtune.kernels._common import FLOATS, by_name, check_tensors, doubled, problems, vouched
+from asmtune.kernels._conv2d import (
     BIASED,
     FUSED,
     PLAIN,
@@ -56,9 +51,12 @@ from asmtune.kernels._conv2d_vendor import (
     check_shapes,
     convolve,
     launch,
+    store_result,
+    sum_by_taps,
 )
+from asmtune.kernels._conv2d_host import DEFAULT, Layer, grid, layer, space
+from asmtune.kernels._conv2d_input import input_gradient
 from asmtune.kernels._conv2d_weight import weight_gradient
-from asmtune.kernels._spec import by_name, doubled, problems
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.options import is_deterministic
@@ -208,36 +206,29 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(x, weight.permute(0, 3, 1, 2), bias, **options).permute(0, 2, 3, 1)
 
 
-def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of x, weight and bias that are needed.
-
-    cuDNN's may add up in an order that changes. `replay_calls` does not see PyTorch's switch of
-    deterministic algorithms: it is read here.
-    """
-    *given, vendor = values
-    return _needed_gradients(*given, needed[:3], vendor and not is_deterministic())
-
-
-@replay_calls
 @torch.no_grad()
-def _needed_gradients(
+def _gradients(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     y: torch.Tensor | None,
     window: tuple[int, ...],
     groups: int,
-    needed: tuple[bool, ...],
     vendor: bool,
+    *,
+    needed: tuple[bool, ...],
 ) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of x, weight and bias that are needed."""
+    """Compute the gradients of x, weight and bias that are needed.
+
+    cuDNN's may add up in an order that changes, so that none is called where launches are to be
+    deterministic.
+    """
     dy = dy.contiguous(memory_format=torch.channels_last)
-    dz, dbias = None, None
-    if y is not None or needed[2]:
-        dz, dbias = result_gradients(dy, y, needed[2], vendor)
-    given = (dy if dz is None else dz, x, weight, window, groups, vendor)
+    dz = dy if y is None else torch.ops.aten.threshold_backward(dy, y, 0)
+    given = (dz, x, weight, window, groups, vendor and not is_deterministic())
     dx = input_gradient(*given) if needed[0] else None
-    return dx, weight_gradient(*given) if needed[1] else None, dbias
+    dweight = weight_gradient(*given) if needed[1] else None
+    return dx, dweight, dz.sum((0, 2, 3)) if needed[2] else None
 
 
 def _cudnn(

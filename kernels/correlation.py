@@ -28,8 +28,7 @@ from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import check_shape, check_tensors, multiple
-from asmtune.kernels._spec import exact, problems
+from asmtune.kernels._common import check_shape, check_tensors, exact, multiple, problems
 from asmtune.kernels._words import add_product, channels_from, load_words, store_words
 from asmtune.runtime.decorator import asm_autotune
 

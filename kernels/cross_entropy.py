@@ -31,10 +31,10 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     load_columns,
+    problems,
     vouched,
 )
 from asmtune.kernels._rows import ROW_KEY, online_sum, row_axes, row_grid, whole_row_sizes
-from asmtune.kernels._spec import problems
 from asmtune.kernels.cross_entropy_backward import IGNORED, cross_entropy_backward
 from asmtune.kernels.cross_entropy_backward import SHAPES as SHAPES
 from asmtune.runtime.decorator import asm_autotune

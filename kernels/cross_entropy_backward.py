@@ -28,13 +28,14 @@ from asmtune.kernels._common import (
     as_rows,
     check_shape,
     check_tensors,
+    exact,
     load_columns,
+    problems,
     row_sizes,
     store_columns,
     vouched,
 )
 from asmtune.kernels._rows import ROW_KEY
-from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 

@@ -33,8 +33,8 @@ from asmtune.kernels._common import (
     flat_grid,
     flat_space,
     once_differentiable,
+    problems,
 )
-from asmtune.kernels._spec import problems
 from asmtune.runtime.decorator import asm_autotune
 
 

@@ -30,8 +30,9 @@ from asmtune.kernels._common import (
     flat_grid,
     flat_space,
     forward_only,
+    problems,
+    tuners,
 )
-from asmtune.kernels._spec import problems, tuners
 from asmtune.runtime.replay_calls import replay_calls
 
 

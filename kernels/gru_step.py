@@ -26,7 +26,7 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import multiple, vouched
+from asmtune.kernels._common import doubled, multiple, problems, vouched
 from asmtune.kernels._gru import (
     add_three,
     baseline,
@@ -38,7 +38,6 @@ from asmtune.kernels._gru import (
     recurrence,
 )
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
-from asmtune.kernels._spec import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 __all__ = ["baseline", "gru_step", "inputs", "kernel", "problem", "reference", "space"]

@@ -23,9 +23,17 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.kernels._common import FLOATS, load_columns, store_columns, vouched
+from asmtune.kernels._common import (
+    FLOATS,
+    doubled,
+    draws,
+    load_columns,
+    problems,
+    store_columns,
+    tuners,
+    vouched,
+)
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
-from asmtune.kernels._spec import doubled, draws, problems, tuners
 from asmtune.kernels.layernorm_backward import EPS, layernorm_backward
 from asmtune.runtime.replay_calls import replay_calls
 

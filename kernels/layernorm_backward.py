@@ -27,9 +27,8 @@ from torch.compiler import is_dynamo_compiling
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import _norm
-from asmtune.kernels._common import FLOATS, load_columns, store_columns, vouched
+from asmtune.kernels._common import FLOATS, load_columns, problems, store_columns, vouched
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes
-from asmtune.kernels._spec import problems
 from asmtune.runtime.replay_calls import replay_calls
 
 

@@ -18,10 +18,9 @@ from typing import Any
 import torch
 
 from asmtune.kernels import matmul
-from asmtune.kernels._common import check_tensors
+from asmtune.kernels._common import check_tensors, problems
 from asmtune.kernels._gemm import DEFAULT, space
 from asmtune.kernels._gemm_host import activate, as_tf32, by_gluon, grid, launch, product
-from asmtune.kernels._spec import problems
 from asmtune.kernels.matmul import (
     KNOWN,
     OUTPUTS,

@@ -27,6 +27,7 @@ import triton.language as tl
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
+from asmtune.kernels._common import by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._gemm import (
     DEFAULT,
     finish_tile,
@@ -48,7 +49,6 @@ from asmtune.kernels._gemm_host import (
     product,
     result_dtype,
 )
-from asmtune.kernels._spec import by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered
 from asmtune.runtime.replay_calls import replay_calls
 

@@ -31,14 +31,15 @@ from asmtune.kernels._common import (
     as_rows,
     check_shape,
     check_tensors,
+    exact,
     forward_only,
     load_columns,
     multiple,
     once_differentiable,
+    problems,
     store_columns,
     vouched,
 )
-from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = [

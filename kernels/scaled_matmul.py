@@ -29,13 +29,20 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels import _gemm
-from asmtune.kernels._common import are_apart, forward_only
+from asmtune.kernels._common import (
+    are_apart,
+    beside,
+    by_name,
+    forward_only,
+    gluon_in_place,
+    problems,
+    tuners,
+)
 from asmtune.kernels._fp8 import FORMATS as KINDS
 from asmtune.kernels._fp8 import NAMES, typed
 from asmtune.kernels._gemm import DEFAULT, finish_tile, operand_descriptors, tile_origin
 from asmtune.kernels._gemm_host import grid, placed
 from asmtune.kernels._scaled import BLOCK, check_operands, extent_of_group, fits_hopper, scaled_sum
-from asmtune.kernels._spec import beside, by_name, gluon_in_place, problems, tuners
 from asmtune.kernels._split import gathered
 from asmtune.runtime.replay_calls import replay_calls
 from asmtune.triton_api.launching import allocating

@@ -22,7 +22,17 @@ import triton
 import triton.language as tl
 
 from asmtune.core.config import Config
-from asmtune.kernels._common import FLOATS, forward_only, load_columns, store_columns, vouched
+from asmtune.kernels._common import (
+    FLOATS,
+    draws,
+    exact,
+    forward_only,
+    load_columns,
+    problems,
+    store_columns,
+    tuners,
+    vouched,
+)
 from asmtune.kernels._rows import (
     ROW_KEY,
     checked_rows,
@@ -31,7 +41,6 @@ from asmtune.kernels._rows import (
     row_grid,
     whole_row_sizes,
 )
-from asmtune.kernels._spec import draws, exact, problems, tuners
 from asmtune.runtime.replay_calls import replay_calls
 
 

@@ -24,11 +24,13 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     dense,
+    draws,
+    exact,
     flat_grid,
     flat_space,
     forward_only,
+    problems,
 )
-from asmtune.kernels._spec import draws, exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 

@@ -33,10 +33,11 @@ from asmtune.kernels._common import (
     check_shape,
     check_tensors,
     dense_rows,
+    exact,
     multiple,
+    problems,
     vouched,
 )
-from asmtune.kernels._spec import exact, problems
 from asmtune.runtime.decorator import asm_autotune
 
 

@@ -14,8 +14,8 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.kernels import conv2d
+from asmtune.kernels._conv2d import Window
 from asmtune.kernels._conv2d_host import gradient_arguments
-from asmtune.kernels._conv2d_vendor import Window
 from tests.kernels.made import artifact_of
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "SPLIT": 1}
