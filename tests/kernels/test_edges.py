@@ -24,6 +24,7 @@ from asmtune.kernels import (
     rmsnorm,
     rope,
     scaled_matmul,
+    tiled_matmul,
 )
 from asmtune.kernels._attention_host import laid
 from asmtune.kernels._common import check_tensors
@@ -87,6 +88,23 @@ def test_blocks_further_than_32_bits_are_refused(
     c = halves(1, a.shape[0], b.shape[1])
     with pytest.raises(ValueError, match=f"^{name} of a product is .*divide the product"):
         made.arguments(c)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "name"),
+    [
+        (halves(1 << 16, 1 << 15), halves(1 << 15, 8), "a"),
+        (halves(8, 1 << 15), halves(1 << 16, 1 << 15).mT, "b"),
+        (halves(1 << 16, 8), halves(8, 1 << 15), "c"),
+    ],
+)
+def test_matrices_further_than_32_bits_are_refused(
+    a: torch.Tensor, b: torch.Tensor, name: str
+) -> None:
+    """Offsets that would wrap are refused before anything is launched; a long K alone has none."""
+    with pytest.raises(ValueError, match=f"tiled_matmul: a tile of {name} lies up to 21"):
+        tiled_matmul.tiled_matmul(a, b)
+    tiled_matmul._check_reach(halves(1 << 28, 16).mT, halves(1 << 28, 16))
 
 
 @pytest.mark.parametrize(("apart", "copied"), [(1 << 22, False), (1 << 24, True)])

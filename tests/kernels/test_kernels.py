@@ -283,6 +283,19 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
         *({"scale_v": torch.ones(1, 1, 7, 1)}, {"scale_k": torch.ones((), device="meta")}),
         *({"window": 0},),
     ),
+    "conv2d": (
+        *({"x": torch.zeros(3, 4, 5)}, {"weight": torch.zeros(8, 3, 1, 1)}, {"groups": 3}),
+        *({"groups": True}, {"weight": torch.zeros(8, 40, 0, 1)}, {"bias": torch.zeros(7)}),
+        *({"bias": torch.zeros(24).half()}, {"stride": 0}, {"padding": "same"}),
+        *({"dilation": (1, 2, 3)}, {"groups": 4, "weight": torch.zeros(6, 10, 1, 1)}),
+    ),
+    "matmul": (
+        *({"b": torch.zeros(3, 2).half()}, {"a": torch.zeros(4).half()}),
+        *({"b": torch.zeros(65, 33)}, {"bias": torch.zeros(3).half()}, {"activation": "tanh"}),
+        *({"bias": torch.zeros(33)},),
+    ),
+    "linear": ({"weight": torch.zeros(5, 0)}, {"x": torch.zeros(2, 3, 0)}),
+    "tiled_matmul": ({"b": torch.zeros(4, 2).half()}, {"a": torch.zeros(3).half()}),
     "attention_backward_q": ({"lse": torch.zeros(3)},),
     "attention_backward_kv": ({"delta": torch.zeros(3)},),
 }

@@ -171,15 +171,8 @@ def test_default_fits_every_target(module: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"b": halves(3, 2)}, r"a is \(2, 4\), b is \(3, 2\); they must be"),
-        ({"a": halves(4)}, r"a is \(4,\)"),
         ({"a": halves(2, 2, 4), "b": halves(3, 4, 2)}, "a batch of both must be as long"),
-        ({"b": torch.zeros(4, 2)}, "b is torch.float32"),
-        ({"bias": halves(3)}, r"bias is \(3,\) on cpu; it must be \(2,\)"),
-        ({"bias": torch.zeros(2)}, "bias is torch.float32; it must be one of fp16"),
-        ({"activation": "tanh"}, "activation is 'tanh'; it must be one of none, relu, silu, gelu"),
         ({"a": halves(2, 0), "b": halves(0, 2)}, "K must be 1 or more"),
-        ({"a": halves(2, 4).requires_grad_()}, " has no backward"),
         (
             {"a": torch.zeros(2, 4).char(), "b": torch.zeros(4, 2).char(), "activation": "relu"},
             "a is int8; that has neither bias nor activation",
