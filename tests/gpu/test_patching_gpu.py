@@ -45,16 +45,6 @@ def test_an_autotuner_of_before_is_tuned_by_asmtune() -> None:
     assert kernel.cache == {}
 
 
-def test_an_in_place_kernel_needs_no_word_from_its_program() -> None:
-    """Where a program forgot `restore_value`, its first launch is right under a patch."""
-    kernel = triton.autotune(CONFIGS, ["n"])(gpu_kernels.scale_in_place)
-    x = torch.randn(N, device="cuda")
-    doubled = x * 2
-    with patch(skip_tuning_below_us=None, effort="quick"):
-        kernel[grid](x, N)
-    assert torch.equal(x, doubled)
-
-
 PROGRAM = """
 import sys
 import torch, triton

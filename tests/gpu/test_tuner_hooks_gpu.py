@@ -150,20 +150,6 @@ def launched(kernel: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return x, out
 
 
-@pytest.mark.parametrize("isolate", [False, True])
-def test_ptx_that_is_right_is_a_candidate(
-    cache_dir: Path, tmp_path: Path, ptx: str, isolate: bool
-) -> None:
-    """A harmless edit is checked and timed with the others."""
-    edited = write_ptx(tmp_path / "edited.ptx", with_barrier(ptx))
-    kernel = tuned(edited_kernels.add_five, [edited, *CONFIGS], isolate=isolate)
-    x, out = launched(kernel)
-    assert torch.equal(out, x + 5)
-    with Store.open(cache_dir / "store.sqlite") as store:
-        (record,) = store.records()
-    assert any(is_edited(m.config) for m in record.measurements)
-
-
 def prefers_files() -> dict[str, Any]:
     """Options by which a hand-edited config is the fastest."""
     last: dict[str, bool] = {}

@@ -195,10 +195,10 @@ def _checked(name: str, dtype: str, device: str, check: Check) -> dict[str, floa
 def extras(name: str, device: str, part: int | None = None) -> dict[str, float]:
     """Return the excess of what a kernel's case compares besides, by all functions or by one."""
     found: dict[str, float] = {}
-    every = case_of(name).extras
-    for compare in every if part is None else every[part : part + 1]:
-        torch.manual_seed(0)
-        found |= compare(device)
+    for place, compare in enumerate(case_of(name).extras):
+        if part in (None, place):
+            torch.manual_seed(place + 1)
+            found |= compare(device)
     return found
 
 

@@ -16,7 +16,6 @@ from asmtune.kernels import _hopper_scaled, _scaled, scaled_matmul
 from tests.kernels.gluon_machine import Machine
 from tests.kernels.hopper_runs import multiply_scaled
 from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
-from tests.kernels.made import noted_launches
 from tests.kernels.test_hopper import machine_code
 
 Groups = tuple[int, int, int]
@@ -155,21 +154,6 @@ def test_fast_products_stay_in_flight(settings: Settings) -> None:
     assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["1", "1"]
 
 
-@pytest.mark.slow(seconds=8)
-@pytest.mark.parametrize("a", ["float8_e4m3fn", "float8_e5m2"])
-@pytest.mark.parametrize("b", ["float8_e4m3fn", "float8_e5m2"])
-def test_pairs_of_formats_and_dtypes_of_results(a: str, b: str, settings: Settings) -> None:
-    """Each pair is multiplied as it is; results of 32 bits, with a bias, fit beside the stages."""
-    left = torch.empty(64, 256, dtype=getattr(torch, a), device="meta")
-    right = torch.empty(256, 256, dtype=getattr(torch, b), device="meta").mT
-    one, bias = torch.empty(1, 1, device="meta"), torch.empty(256, device="meta")
-    plain = scaled_matmul._arguments(left, right, one, one, torch.float32, bias, True)
-    problem = Problem(_hopper_scaled.kernel, _hopper_scaled.arguments(plain), _hopper_scaled.grid)
-    code = machine_code(problem, configs(TENSOR, True, 4)[-1], settings)
-    names = {"float8_e4m3fn": "E4M3", "float8_e5m2": "E5M2"}
-    assert set(re.findall(r"QGMMA\S+F32\.(\S+)", code)) == {f"{names[a]}.{names[b]}"}
-
-
 def launch(**changed: Any) -> dict[str, Any]:
     """Return the arguments of a launch of the plain kernel, of which some are other ones."""
     shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled.EXTENTS, 0)}
@@ -215,28 +199,3 @@ def test_it_is_asked_for_what_it_takes(
     assert not _scaled.fits_hopper(launch(**changed))
     monkeypatch.setattr(_scaled, "is_hopper", lambda _: True)
     assert _scaled.fits_hopper(launch(**changed)) is fits
-
-
-@pytest.mark.parametrize("vendor", [False, True])
-@pytest.mark.parametrize("gluon", [False, True])
-def test_arguments_choose_the_alternatives(
-    gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`vendor=False` leaves `torch._scaled_mm` out, `gluon=False` the kernel for Hopper."""
-    monkeypatch.setattr(_scaled, "is_hopper", lambda _: True)
-    monkeypatch.setattr(scaled_matmul, "_capability", lambda _: (9, 0))
-    launches = noted_launches(monkeypatch)
-    shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled.EXTENTS, 0)}
-    given = scaled_matmul.inputs(shape, "fp8e4nv", "cpu")
-    scaled_matmul.scaled_matmul.prepared.ordinary(**given, vendor=vendor, gluon=gluon)
-    assert launches == [frozenset(["gluon"] * gluon + ["torch"] * vendor)]
-
-
-def test_the_reference_is_that_of_the_plain_kernel() -> None:
-    """A problem's launch of either kernel is compared with the same numbers."""
-    torch.manual_seed(0)
-    problem = _hopper_scaled.problem({**shape_of(BLOCK), "M": 3}, "fp8e5", "cpu")
-    assert _hopper_scaled.reference(problem.arguments).shape == (3, 4096)
-    plain = launch()
-    wanted = scaled_matmul.reference(plain)[0]
-    assert torch.equal(_hopper_scaled.reference(_hopper_scaled.arguments(plain)), wanted)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from asmtune.core.alternatives import call_of
-from asmtune.kernels import _gemm_host
+from asmtune.kernels import _gemm_host, _scaled
 from asmtune.kernels._attention_reference import has_vendor
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple
@@ -353,17 +353,21 @@ def test_products_ask_gluon_for_what_it_computes(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("vendor", [False, True])
 @pytest.mark.parametrize("gluon", [False, True])
-@pytest.mark.parametrize("name", ["matmul", "linear", "attention", "attention_backward"])
+@pytest.mark.parametrize(
+    "name", ["matmul", "linear", "scaled_matmul", "attention", "attention_backward"]
+)
 def test_arguments_choose_the_alternatives(
     name: str, gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`vendor=False` leaves the vendor's functions out, `gluon=False` the kernel for Hopper."""
     module = module_of(name)
-    for place in (module, _gemm_host):
+    for place in (module, _gemm_host, _scaled):
         monkeypatch.setattr(place, "is_hopper", lambda _: True, raising=False)
+    monkeypatch.setattr(module_of("scaled_matmul"), "_capability", lambda _: (9, 0))
     launches = noted_launches(monkeypatch)
     shape = {"batch": 1, "M": 64, "N": 64, "K": 64} | {"B": 1, "H": 1, "KV": 1, "D": 64}
-    given = module.inputs({**shape, "causal": 1}, "fp16", "cpu")
+    shape |= {"causal": 1, "GROUP_A": 0, "GROUP_B": 0, "GROUP_K": 0}
+    given = module.inputs(shape, "fp8e4nv" if name == "scaled_matmul" else "fp16", "cpu")
     getattr(module, name).prepared.ordinary(**given, vendor=vendor, gluon=gluon)
     names = launches[0] - OURS
     assert len(launches) == 1
