@@ -94,7 +94,8 @@ class Outcome:
 
 def parts(workers: int, gpus: int = 1) -> list[Part]:
     """List all parts: the files of tests, then the cases of racecheck."""
-    spread = ("-n", str(workers)) if workers else ()
+    # By default pytest gives each worker a dozen neighbours, which are alike and may all be long.
+    spread = ("-n", str(workers), "--maxschedchunk", "1") if workers else ()
     tests = [
         Part(
             name,

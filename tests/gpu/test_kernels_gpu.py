@@ -16,13 +16,14 @@ from tests.kernels.accuracy import (
     parts,
 )
 
+LONGEST_FIRST = sorted(KERNELS, key=lambda name: not case_of(name).is_parted)
 CASES = [
     (name, dtype, part)
-    for name in KERNELS
+    for name in LONGEST_FIRST
     for dtype in module_of(name).DTYPES
     for part in range(len(parts(name)))
 ]
-EXTRAS = [(name, part) for name in KERNELS for part in range(len(case_of(name).extras))]
+EXTRAS = [(name, part) for name in LONGEST_FIRST for part in range(len(case_of(name).extras))]
 
 
 @pytest.mark.parametrize(("name", "dtype", "part"), CASES)
