@@ -129,16 +129,18 @@ def gemm_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Calla
     return _hopper_gemm.arguments(a, b, c, bias, activation), [c], exact
 
 
+def _drawn(case: Mapping[str, Any], heads: int, rows: int) -> torch.Tensor:
+    B, D = case["shape"][0], case["shape"][-1]
+    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
+    if case.get("inside"):
+        return torch.randn(B, rows, heads, D, **kinds).transpose(1, 2)
+    return torch.randn(B, heads, rows, D, **kinds)
+
+
 def attention_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
     """Return a launch's arguments, its outputs, and what computes these in float64."""
     B, H, KV, M, N, D = case["shape"]
-    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
-
-    def drawn(heads: int, rows: int) -> torch.Tensor:
-        if case.get("inside"):
-            return torch.randn(B, rows, heads, D, **kinds).transpose(1, 2)
-        return torch.randn(B, heads, rows, D, **kinds)
-
+    drawn = functools.partial(_drawn, case)
     q, k, v = drawn(H, M), drawn(KV, N), drawn(KV, N)
     y, lse = torch.empty_like(q), torch.empty(B, H, M, device="cuda")
     how = Attending(case["causal"], scale=case.get("scale", D**-0.5))
@@ -150,19 +152,13 @@ def attention_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], 
 
 def backward_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
     """Return a launch's arguments, its outputs, and what computes these in float64."""
-    B, H, KV, M, N, D = case["shape"]
-    kinds = {"device": "cuda", "dtype": case.get("dtype", torch.float16)}
-
-    def drawn(heads: int, rows: int) -> torch.Tensor:
-        if case.get("inside"):
-            return torch.randn(B, rows, heads, D, **kinds).transpose(1, 2)
-        return torch.randn(B, heads, rows, D, **kinds)
-
+    _, H, KV, M, N, D = case["shape"]
+    drawn = functools.partial(_drawn, case)
     given = {"q": drawn(H, M), "dy": drawn(H, M), "k": drawn(KV, N), "v": drawn(KV, N)}
     how = Attending(case["causal"], scale=case.get("scale", D**-0.5))
     y, lse = attend(*(given[name].double() for name in "qkv"), how)
     given["lse"] = lse.float()
-    dq, delta = _hopper_attention_backward.prepared_sums(given["dy"], y.to(kinds["dtype"]))
+    dq, delta = _hopper_attention_backward.prepared_sums(given["dy"], y.to(given["dy"].dtype))
     results = {"dk": torch.empty_like(given["k"]), "dv": torch.empty_like(given["v"]), "dq": dq}
     arguments = _hopper_attention_backward.arguments(
         {**given, "delta": delta}, results, causal=how.causal, scale=how.scale or 0.0

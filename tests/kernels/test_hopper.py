@@ -348,14 +348,10 @@ def tiles_of(BLOCK_M: int, BLOCK_N: int, **more: Any) -> Config:
     ("config", "loads", "widths"),
     [
         (tiles_of(128, 256), 3, {256}),
-        (tiles_of(128, 128, PINGPONG=True), 2, {128}),
-        (tiles_of(128, 192), 5, {128, 64}),
         (tiles_of(64, 192, PINGPONG=True), 4, {128, 64}),
         (tiles_of(256, 160), 7, {128, 32}),
-        (tiles_of(128, 96), 5, {64, 32}),
         (tiles_of(128, 256, SPLIT_K=2), 3, {256}),
         (tiles_of(192, 192), 6, {128, 64}),
-        (tiles_of(256, 192), 5, {128, 64}),
     ],
     ids=str,
 )
