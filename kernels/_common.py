@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
@@ -296,6 +296,7 @@ def problems(
     arguments: Callable[..., dict[str, Any]],
     grid: Any,
     known: Sequence[str] = (),
+    options: Collection[str] = (),
 ) -> Callable[[Mapping[str, Any], str, str], Problem]:
     """Return a module's `problem`, which makes a launch on random inputs.
 
@@ -306,13 +307,15 @@ def problems(
         arguments: gives a launch's arguments by name, of what `inputs` has made.
         grid: the launch's.
         known: arguments that the space's constraints name besides the shape's sizes.
+        options: arguments that are options of Triton's.
     """
 
     def problem(shape: Mapping[str, Any], dtype: str, device: str) -> Problem:
         """Make a launch on random inputs; device "meta" makes tensors without memory."""
         with torch.no_grad():
             given = arguments(**inputs(shape, dtype, device))
-        return Problem(kernel, given, grid, {**shape, **{n: given[n] for n in known}}, name)
+        named = {**shape, **{n: given[n] for n in known}}
+        return Problem(kernel, given, grid, named, name, frozenset(options))
 
     return problem
 

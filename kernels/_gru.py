@@ -170,6 +170,9 @@ At the most, of rows of 2 KiB, weights fill 96 of a thread's registers. Of 256 u
 warps a product are faster, and a lane of its own for a single sequence twice as fast.
 """
 
+LAUNCHED_AT_ONCE = ("launch_cooperative_grid",)
+"""Options of a launch whose programs wait for each other."""
+
 _LANES_ROUND = 64
 _MOST_ROW_BYTES = 2048
 

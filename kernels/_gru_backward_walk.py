@@ -29,6 +29,7 @@ from asmtune.core.problem import Problem
 from asmtune.kernels._common import vouched
 from asmtune.kernels._gru import DEFAULT as DEFAULT
 from asmtune.kernels._gru import (
+    LAUNCHED_AT_ONCE,
     add_parts,
     exchange,
     grid,
@@ -196,8 +197,7 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     factors, dy, weight = (tensor.to(torch_dtype(dtype)) for tensor in (factors, dy, weight))
     arguments = arguments_of(factors, keep, dy, weight)
     named = {**shape, **{name: arguments[name] for name in ("SIZE", "RESIDENT")}}
-    options = frozenset({"launch_cooperative_grid"})
-    return Problem(kernel, arguments, grid, named, "gru_backward", options)
+    return Problem(kernel, arguments, grid, named, "gru_backward", frozenset(LAUNCHED_AT_ONCE))
 
 
 def reference(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -43,11 +43,10 @@ import torch
 import triton
 import triton.language as tl
 
-from asmtune.core.dtypes import torch_dtype
-from asmtune.core.problem import Problem
-from asmtune.kernels._common import vouched
+from asmtune.kernels._common import doubled, problems, vouched
 from asmtune.kernels._gru import (
     DEFAULT,
+    LAUNCHED_AT_ONCE,
     arguments_of,
     baseline,
     cell,
@@ -168,27 +167,14 @@ SHAPES = (
 )
 
 
-def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
-    """Make a launch of all steps of a layer, from random inputs' parts of the gates.
-
-    Args:
-        shape: seq, batch, input and hidden.
-        dtype: one of DTYPES.
-        device: "cuda", or "meta" for tensors without memory.
-    """
-    given = inputs({**shape, "input": 1}, dtype, device)
-    gates = torch.randn(shape["seq"], shape["batch"], 3 * shape["hidden"], device=device)
-    arguments = arguments_of(
-        gates.to(torch_dtype(dtype)), given["h0"], given["weight_hh"], given["bias_hh"]
-    )
-    named = {**shape, **{name: arguments[name] for name in ("SIZE", "RESIDENT")}}
-    return Problem(kernel, arguments, grid, named, "gru", frozenset({"launch_cooperative_grid"}))
+def _problem_arguments(h0: Any, weight_hh: Any, bias_hh: Any, x: Any, **_: Any) -> dict[str, Any]:
+    gates = torch.randn(len(x), len(h0), len(bias_hh), device=h0.device).to(h0.dtype)
+    return arguments_of(gates, h0, weight_hh, bias_hh)
 
 
 def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     """Compute all states in float64 from a problem's arguments."""
-    names = ("gates_ptr", "h0_ptr", "weight_ptr", "bias_ptr")
-    return recurrence(*(arguments[name].double() for name in names))
+    return recurrence(*doubled(arguments, "gates_ptr", "h0_ptr", "weight_ptr", "bias_ptr"))
 
 
 def gru(
@@ -241,3 +227,6 @@ def _expected(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 _tuned = asm_autotune(
     space=space, key=["batch", "hidden"], reference=_expected, search_held_tiles=True
 )(kernel)
+problem = problems(
+    kernel, "gru", inputs, _problem_arguments, grid, ("SIZE", "RESIDENT"), LAUNCHED_AT_ONCE
+)

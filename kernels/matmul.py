@@ -240,7 +240,6 @@ def matmul(
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-_KEY = ("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION")
 
 
 def _arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:

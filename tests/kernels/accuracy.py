@@ -20,6 +20,7 @@ from asmtune.core.kernel_module import kernel_names
 from asmtune.kernels._common import FLOATS
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
+from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.checks import KINDS, check_kernel
 from asmtune.workshop.kernel_checks.reports import as_tuple, compared
 
@@ -200,6 +201,14 @@ def extras(name: str, device: str, part: int | None = None) -> dict[str, float]:
             torch.manual_seed(place + 1)
             found |= compare(device)
     return found
+
+
+def interpreted(name: str, dtype: str) -> dict[str, float]:
+    """Return every comparison under the interpreter; "extra" stands for the further ones."""
+    with exact_floats():
+        found = extras(name, "cpu") if dtype == "extra" else differences(name, dtype, "cpu")
+    # JSON has no infinity.
+    return {what: min(error, 1e300) for what, error in found.items()}
 
 
 def _exact(module: Any, case: Case) -> Callable[..., Any]:

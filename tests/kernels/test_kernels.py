@@ -54,7 +54,7 @@ AIBENCH8 = {
 }
 
 
-ACCURACY = "tests.kernels.interpreted_kernel:accuracy"
+ACCURACY = "tests.kernels.accuracy:interpreted"
 SECONDS = {"conv2d": 5, "gru_step": 4, "attention": 3, "gru": 3, "rope": 3}
 """CPU seconds of a check, where it is long: those are begun first."""
 
