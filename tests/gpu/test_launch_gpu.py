@@ -10,7 +10,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton import knobs
 
 from asmtune import asm_autotune
 from asmtune.core.config import Config
@@ -123,23 +122,6 @@ def test_launches_go_to_the_current_stream(kernel: AsmAutotuner) -> None:
     stream.synchronize()
     assert planned(kernel)
     assert right(given)
-
-
-def test_hooks_see_every_launch(kernel: AsmAutotuner) -> None:
-    """While a profiler's hooks are there each launch comes by them; afterwards none does."""
-    given, seen = arguments(), []
-    kernel[(8,)](*given)
-    kernel[(8,)](*given)
-    knobs.runtime.launch_enter_hook.add(seen.append)
-    try:
-        kernel[(8,)](*given)
-        kernel[(8,)](*given)
-        assert not planned(kernel)
-    finally:
-        knobs.runtime.launch_enter_hook.remove(seen.append)
-    kernel[(8,)](*given)
-    assert len(seen) == 2
-    assert planned(kernel)
 
 
 def test_threads_launch_at_once(kernel: AsmAutotuner) -> None:

@@ -127,23 +127,6 @@ def test_dynamic_sizes_share_a_graph(tunings: list[str], quiet: None) -> None:
     assert tunings == ["add 5000"]
 
 
-@pytest.mark.filterwarnings("ignore::asmtune.runtime.events.UntunedWarning")
-def test_an_in_place_kernel_runs_once_in_a_graph() -> None:
-    """A compiled kernel that doubles its argument has doubled it once, tuned or not."""
-    scale = decorated(gpu_kernels.scale_in_place)
-
-    def twice(x: torch.Tensor) -> torch.Tensor:
-        n = x.numel()
-        scale[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, n)
-        return x + 1
-
-    graph = torch.compile(twice, fullgraph=True, dynamic=False)
-    x = torch.randn(10_000, device="cuda")
-    expected = x * 2 + 1
-    torch.testing.assert_close(graph(x), expected)
-    torch.testing.assert_close(x, expected - 1)
-
-
 def test_triton_op(tunings: list[str], quiet: None) -> None:
     """Under `triton_op` an eager call tunes and launches; a compiled one takes what it found."""
     kernel = decorated()
@@ -216,16 +199,6 @@ def test_capture_of_an_unknown_key(tunings: list[str]) -> None:
         replayed(graph, vectors)
     assert tunings == []
     assert kernel.best_config == SPACE.default
-
-
-def test_capture_of_a_known_key(tunings: list[str], quiet: None) -> None:
-    """A key that was launched before is captured with its tuned config, and in silence."""
-    kernel = decorated()
-    check(adder(kernel), N)
-    best = kernel.best_config
-    replayed(*captured(kernel, N))
-    assert kernel.best_config == best
-    assert tunings == [f"add {N}"]
 
 
 doubling: Any = None
