@@ -26,7 +26,7 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels import _norm
+from asmtune.kernels import _rows
 from asmtune.kernels._common import FLOATS, load_columns, problems, store_columns, vouched
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes
 from asmtune.runtime.replay_calls import replay_calls
@@ -171,7 +171,7 @@ def baseline(
     return (g - hat * both - alone) * rstd[:, None], (dy * hat).sum(0), dy.sum(0)
 
 
-@replay_calls(alternatives={"torch": _norm.of_layernorm})
+@replay_calls(alternatives={"torch": _rows.of_layernorm})
 def layernorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
@@ -200,9 +200,9 @@ def layernorm_backward(
     tuned = _tuned if vendor and not is_dynamo_compiling() else _alone
     given = {"dy": dy, "x": x, "weight": weight}
     saved = {"mean": mean, "rstd": rstd}
-    return _norm.differentiate("layernorm_backward", tuned, _norm.of_both, given, saved)
+    return _rows.differentiate("layernorm_backward", tuned, _rows.of_both, given, saved)
 
 
-problem = problems(kernel, "layernorm_backward", inputs, _norm.of_both, _norm.grid)
-reference = partial(_norm.reference, baseline)
-_alone, _tuned = _norm.decorated(kernel, _norm.of_layernorm, space=space)
+problem = problems(kernel, "layernorm_backward", inputs, _rows.of_both, _rows.walk_grid)
+reference = partial(_rows.walk_reference, baseline)
+_alone, _tuned = _rows.walk_tuners(kernel, _rows.of_layernorm, space=space)

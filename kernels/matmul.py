@@ -240,8 +240,6 @@ def matmul(
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 
 
-
-
 def _arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
     """Give the arguments of a random problem's launch by name."""
     operands = product("matmul", a, b, None, "none")

@@ -24,7 +24,7 @@ from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels import _norm
+from asmtune.kernels import _rows
 from asmtune.kernels._common import (
     FLOATS,
     columns_from,
@@ -159,7 +159,7 @@ def baseline(
     return (g - hat * both) * rstd[:, None], (dy * hat).sum(0)
 
 
-@replay_calls(alternatives={"torch": _norm.of_rmsnorm})
+@replay_calls(alternatives={"torch": _rows.of_rmsnorm})
 def rmsnorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
@@ -185,9 +185,9 @@ def rmsnorm_backward(
     """
     tuned = _tuned if vendor and not is_dynamo_compiling() else _alone
     given = {"dy": dy, "x": x, "weight": weight}
-    return _norm.differentiate("rmsnorm_backward", tuned, _norm.of_weight, given, {"rstd": rstd})
+    return _rows.differentiate("rmsnorm_backward", tuned, _rows.of_weight, given, {"rstd": rstd})
 
 
-problem = problems(kernel, "rmsnorm_backward", inputs, _norm.of_weight, _norm.grid)
-reference = partial(_norm.reference, baseline)
-_alone, _tuned = _norm.decorated(kernel, _norm.of_rmsnorm, space=space)
+problem = problems(kernel, "rmsnorm_backward", inputs, _rows.of_weight, _rows.walk_grid)
+reference = partial(_rows.walk_reference, baseline)
+_alone, _tuned = _rows.walk_tuners(kernel, _rows.of_rmsnorm, space=space)
