@@ -11,12 +11,7 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.core.assumed_import import importing_for
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.plain_functions import (
-    assumptions_of,
-    patterns,
-    plain_function,
-    with_patterns,
-)
+from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
 from asmtune.core.inputs.shapes import (
     check_inputs,
     named_text,
@@ -44,7 +39,7 @@ Arguments = Annotated[
     list[str],
     typer.Option(
         help="NAME=VALUE, for a function: a number, a text, a dtype, fp16[M,K] or fp16[K,N].T for "
-        "a tensor, [A, B] for a list; ragged(64, 2048) or another pattern for an index tensor."
+        "a tensor, [A, B] for a list."
     ),
 ]
 Grid = Annotated[
@@ -69,7 +64,7 @@ class KernelArguments:
             function that launches some.
         shape: "M=4096,N=4096,K=4096"; None, like `dtype`, for the module's first.
         axes: "NAME=v1,v2" each; they replace the space's own.
-        values: "name=value" each, of a function; "name=pattern" of index tensors.
+        values: "name=value" each, of a function.
         grid: "cdiv(n, BLOCK)", of a kernel's function.
         only: name of a kernel, of those that a host function launches.
         space: "auto" for a space that is proposed from the source of a function's kernel.
@@ -106,17 +101,20 @@ class KernelArguments:
                     "--shape and --dtype are for kernel modules; give a function --arg"
                 )
             return self._function(target, axes)
-        options = {"--grid": self.grid, "--kernel": self.only, "--space": self.space}
+        options = {
+            "--arg": self.values,
+            "--grid": self.grid,
+            "--kernel": self.only,
+            "--space": self.space,
+        }
         for option, given in options.items():
-            if given is not None:
+            if given:
                 raise InputError(f"{option} is for a function, named as file.py:function")
         check_inputs((), self.dtype)
-        patterns(self.values)
         shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
         with nullcontext() if self.kernel in kernel_names() else importing_for(_gpu(target)):
             module = load_kernel_module(self.kernel)
-        loaded = load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)
-        return [replace(loaded, problem=with_patterns(loaded.problem, self.values))]
+        return [load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)]
 
     def one(self, target: Target) -> LoadedKernel:
         """Load as `load` does, for a command that takes one kernel.

@@ -1,14 +1,17 @@
 """Values of index tensors: those that steer a kernel, such as sequence lengths or expert ids.
 
-They come from a launch's own tensors, copied once; from a pattern that the user wrote, such as
-`ragged(64, 2048)`; or from what a kernel module computed before its tensors became meta tensors.
+They come from a launch's own tensors, copied once; from a tensor that is given with a problem; or
+from what a kernel module computed before its tensors became meta tensors.
 Predictions alone use them. No key holds them: a record is for its key, whatever the data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from asmtune.base.errors import ProblemError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +72,29 @@ def values_of(tensor: Any, source: str) -> IndexValues | str:
     if size > COPIED_BYTES:
         return f"it holds {size:,} bytes, and at most {COPIED_BYTES:,} are copied"
     return IndexValues(signed(flat.cpu().numpy().copy()), source)
+
+
+def checked_values(
+    kernel: str, values: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, IndexValues]:
+    """Copy the tensors that a problem's `index_values` hold.
+
+    Raises:
+        ProblemError: a name is no index tensor of the kernel's, or its value no tensor of integers
+            with elements.
+    """
+    made: dict[str, IndexValues] = {}
+    for name, value in values.items():
+        where = f"kernel {kernel}: index_values[{name!r}]"
+        if not is_index(arguments.get(name)):
+            raise ProblemError(f"{where}: the kernel is given no integer tensor of this name")
+        table = value
+        if not isinstance(value, IndexValues):
+            table = values_of(value, "values given with the problem") if is_index(value) else ""
+        if isinstance(table, str):
+            raise ProblemError(f"{where}: expected an integer tensor on the CPU")
+        made[name] = table
+    return made
 
 
 def is_plain(tensor: Any) -> bool:

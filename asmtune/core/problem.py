@@ -14,7 +14,7 @@ from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import AMD_OPTIONS, Config
 from asmtune.core.dtypes import dtype_of
 from asmtune.core.failures import of_one_config
-from asmtune.core.index_values import IndexValues, is_index, values_of
+from asmtune.core.index_values import IndexValues, checked_values, is_index, values_of
 from asmtune.core.records.artifacts import Failure
 from asmtune.triton_api.jit_functions import (
     defaults,
@@ -30,7 +30,7 @@ from asmtune.triton_api.user_state import inside
 GRID_LIMITS: Final = (2**31 - 1, 65535, 65535)
 """The largest number of programs along each axis of a grid, on every NVIDIA GPU."""
 
-_NO_VALUES: Final = "no values are given; give a pattern, such as ragged(64, 2048)"
+_NO_VALUES: Final = "no values are given; name a function that makes the tensor and launches"
 
 Grid = tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]
 
@@ -89,7 +89,7 @@ class Problem:
         options: names of arguments, or of the config's values, that are not parameters but
             options of Triton's compiler (`launch_pdl`).
         index_values: elements of index tensors that are without (meta tensors), for predictions
-            alone: an integer tensor on the CPU, or a pattern such as "ragged(64, 2048)".
+            alone: an integer tensor on the CPU.
     """
 
     kernel: Any
@@ -109,8 +109,6 @@ class Problem:
             named = self.kernel if is_kernel(self.kernel) else jit_function(self.kernel)
             object.__setattr__(self, "name", plain_name(named))
         if self.index_values:
-            from asmtune.core.inputs.patterns import checked_values  # seldom needed
-
             values = checked_values(self.name, self.index_values, self.arguments)
             object.__setattr__(self, "index_values", values)
 

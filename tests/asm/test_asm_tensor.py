@@ -21,71 +21,45 @@ def op(opcode: str, descriptor: int | None = None) -> TensorOp | None:
 
 
 SHAPES = """
-mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 mma.sync 16 8 16 f16 f16 f32 - 4096
-mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 mma.sync 16 8 8 tf32 tf32 f32 - 2048
-mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 mma.sync 16 8 32 s8 s8 s32 - 8192
-mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 mma.sync 16 8 32 e4m3 e5m2 f32 - 8192
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 mma.sync 16 8 16 f16
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 mma.sync 16 8 8 tf32
+mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 mma.sync 16 8 32 e4m3
 mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0 \
-mma.sync 16 8 64 e2m1 e2m1 f32 - 16384
-mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.bf16.bf16.f16 \
-mma.sync 16 8 32 bf16 bf16 f16 sparse 8192
-mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 mma.sync 8 8 4 f64 f64 f64 - 512
-wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16 wmma 16 16 16 f16 f16 f32 - 8192
-wmma.mma.sync.aligned.row.col.m8n32k16.s32.u8.u8.s32 wmma 8 32 16 u8 u8 s32 - 8192
-wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 wgmma 64 256 16 bf16 bf16 f32 - 524288
-wgmma.mma_async.sp.sync.aligned.m64n8k32.f16.f16.f16 wgmma 64 8 32 f16 f16 f16 sparse 32768
+mma.sync 16 8 64 e2m1
+mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.bf16.bf16.f16 mma.sync 16 8 32 bf16
+wmma.mma.sync.aligned.row.col.m16n16k16.f32.f16 wmma 16 16 16 f16
+wmma.mma.sync.aligned.row.col.m8n32k16.s32.u8.u8.s32 wmma 8 32 16 u8
+wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 wgmma 64 256 16 bf16
 """
-"""Opcodes, each with its unit, M, N, K, types, whether its A is sparse, and its FLOPs."""
+"""Opcodes, each with its unit, M, N, K, and the type of A."""
 
 
 def test_named_shapes() -> None:
-    """Shape, types and 2 m n k are read from the name."""
+    """Shape, type and 2 m n k are read from the name."""
     for line in SHAPES.split("\n")[1:-1]:
-        opcode, kind, m, n, k, *types, sparse, flops = line.split()
-        expected = TensorOp(kind, int(m), int(n), int(k), *types, sparse=sparse == "sparse")
+        opcode, kind, *sizes, a_type = line.split()
+        m, n, k = map(int, sizes)
+        expected = TensorOp(kind, m, n, k, a_type)
         assert op(opcode) == expected
-        assert expected.flops == int(flops), line
+        assert expected.flops == 2 * m * n * k
 
 
 # Descriptors of real dumps, and synthetic ones after the PTX ISA's table.
-@pytest.mark.parametrize(
-    ("opcode", "descriptor", "expected"),
-    [
-        (
-            "tcgen05.mma.cta_group::1.kind::f16",
-            136380432,
-            TensorOp("tcgen05", 128, 128, 16, "f16", "f16", "f32"),
-        ),
-        (
-            "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X",
-            144769024,
-            TensorOp("tcgen05", 128, 128, 32, "e4m3", "e4m3", "f32"),
-        ),
-        (
-            "tcgen05.mma.cta_group::2.kind::tf32",
-            16 << 24 | 32 << 17 | 2 << 10 | 2 << 7 | 1 << 4,
-            TensorOp("tcgen05", 256, 256, 8, "tf32", "tf32", "f32", ctas=2),
-        ),
-        (
-            "tcgen05.mma.sp.cta_group::1.kind::i8",
-            4 << 24 | 8 << 17 | 1 << 10 | 2 << 4,
-            TensorOp("tcgen05", 64, 64, 64, "u8", "s8", "s32", sparse=True),
-        ),
-        (
-            "tcgen05.mma.cta_group::1.kind::mxf4.block_scale",
-            1 << 31 | 8 << 24 | 16 << 17 | 1 << 10 | 1 << 7,
-            TensorOp("tcgen05", 128, 128, 96, "e2m1", "e2m1", "f32"),
-        ),
-        (
-            "tcgen05.mma.cta_group::1.kind::f8f6f4",
-            None,
-            TensorOp("tcgen05", None, None, 32, None, None, None),
-        ),
-    ],
-)
-def test_descriptors(opcode: str, descriptor: int | None, expected: TensorOp) -> None:
-    """Shape and types of tcgen05.mma are bits of its descriptor; without it they are None."""
-    assert op(opcode, descriptor) == expected
+DESCRIPTORS = [
+    ("1.kind::f16", 136380432, (128, 128, 16, "f16")),
+    ("1.kind::mxf8f6f4.block_scale.scale_vec::1X", 144769024, (128, 128, 32, "e4m3")),
+    ("2.kind::tf32", 16 << 24 | 32 << 17 | 2 << 10 | 2 << 7 | 1 << 4, (256, 256, 8, "tf32", 2)),
+    ("1.kind::i8.sp", 4 << 24 | 8 << 17 | 1 << 10 | 2 << 4, (64, 64, 64, "u8")),
+    ("1.kind::mxf4", 1 << 31 | 8 << 24 | 16 << 17 | 1 << 10 | 1 << 7, (128, 128, 96, "e2m1")),
+    ("1.kind::f8f6f4", None, (None, None, 32, None)),
+]
+
+
+def test_descriptors() -> None:
+    """Shape and type of tcgen05.mma are bits of its descriptor; without it they are None."""
+    for name, descriptor, expected in DESCRIPTORS:
+        found = op(f"tcgen05.mma.cta_group::{name}", descriptor)
+        assert found == TensorOp("tcgen05", *expected), name
 
 
 def test_descriptor_with_two_values_is_unknown() -> None:

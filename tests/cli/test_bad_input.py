@@ -103,7 +103,7 @@ model replay {{}}/bytes.json --kernels {{}} | bytes.json
 model replay {TIMINGS} | --kernels
 model replay {TIMINGS} --kernels {{}} | kernel 'barriers' of the oracle: no
 roofline {{}}/doubled.py --shapes {{}}/bytes.json | bytes.json: no text
-roofline {{}}/doubled.py --shapes {{}}/deep.json | not JSON
+roofline {{}}/doubled.py --shapes {{}}/deep.json | line 1: .*not NAME=VALUE
 prune-report {{}}/raises.py -o /proc/o.json | --output /proc/o.json:
 prune-report {{}}/raises.py -o {{}}/list.json/o | no such folder
 model train {TIMINGS} --kernels {{}} --output {TIMINGS} | is that file; name another one

@@ -1,4 +1,4 @@
-"""Index tensors on the command line: patterns, what a report says of them, bad ones."""
+"""Index tensors on the command line: what a report says of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-from asmtune.core.inputs.patterns import FORMS
 from asmtune.report.explorer.code import unpacked
 from tests.command_lines import HEAD, Commands
 from tests.workload import workload_kernels
@@ -35,95 +34,29 @@ def problem(shape, dtype, device):
 STEERS = "loops and branches that indptr steers"
 
 
-@pytest.fixture
-def jagged(commands: Commands) -> tuple[str, ...]:
-    """A plain function over 64 segments, without the offsets."""
-    (commands.folder / "jagged.py").write_text(JAGGED)
-    (commands.folder / "module.py").write_text(MODULE)
-    values = ("--arg", "x_ptr=fp32[131072]", "--arg", "y_ptr=fp32[n]", "--arg", "n=64")
-    axes = ("--axis", "BLOCK=64", "--axis", "num_warps=4")
-    return ("{}/jagged.py:jagged", *values, *axes, "--grid", "n")
-
-
 @pytest.mark.slow(seconds=3)
-def test_a_pattern_gives_the_trips_and_is_named(
-    commands: Commands, jagged: tuple[str, ...]
-) -> None:
-    """Text, JSON and page name the pattern; nothing is called a guess."""
-    pattern = ("--arg", "indptr=ragged(n, 2048)")
-    said = f"{STEERS} follow the pattern ragged(n, 2048)"
-    ran = commands.run("explain", *jagged, *pattern, "--alone")
+def test_a_module_gives_values_which_reports_name(commands: Commands) -> None:
+    """Text, JSON and page name where the trips are from; nothing is called a guess."""
+    (commands.folder / "module.py").write_text(MODULE)
+    said = f"{STEERS} follow the kernel module's values"
+    ran = commands.run("explain", "{}/module.py", "--alone")
     assert said in ran.out
+    assert "10 trips a program" in ran.out
     assert "a guess" not in ran.out
     for form in ("table", "json"):
-        ran = commands.run("prune-report", *jagged, *pattern, "--format", form)
+        ran = commands.run("prune-report", "{}/module.py", "--format", form)
         assert said in ran.out, form
-    page = commands.run("prune-report", *jagged, *pattern, "--format", "html").out
+    page = commands.run("prune-report", "{}/module.py", "--format", "html").out
     held = re.search(r'id="report">([^<]*)<', page)
     assert held is not None
     assert said in json.dumps(unpacked(held[1]))
+    assert said in commands.run("roofline", "{}/module.py").out
 
 
-def test_more_and_longer_segments_take_longer(commands: Commands, jagged: tuple[str, ...]) -> None:
-    """The predicted time follows the pattern, with a dtype and a size before it or without."""
-
-    def us(pattern: str) -> float:
-        ran = commands.run(
-            "prune-report", *jagged, "--arg", f"indptr={pattern}", "--format", "json"
-        )
-        return float(json.loads(ran.out)["reports"][0]["verdicts"][0]["predicted_us"])
-
-    short, long = us("ragged(64, 256)"), us("i32[n + 1]: ragged(2048)")
-    assert short < long
-    assert us("constant(65, 7)") < short
-
-
-def test_a_module_gives_values_and_a_pattern_replaces_them(
-    commands: Commands,
-    jagged: tuple[str, ...],
-) -> None:
-    """What a module computed is known on meta tensors; --arg may say otherwise."""
-    ran = commands.run("explain", "{}/module.py", "--alone")
-    assert f"{STEERS} follow the kernel module's values" in ran.out
-    assert "10 trips a program" in ran.out
-    ran = commands.run("explain", "{}/module.py", "--alone", "--arg", "indptr=constant(9, 3)")
-    assert f"{STEERS} follow the pattern constant(9, 3)" in ran.out
-    assert "10 trips a program" not in ran.out
-
-
-@pytest.mark.parametrize(
-    ("pattern", "said"),
-    [
-        ("raged(64, 2048)", "--arg indptr: no pattern 'raged'; did you mean ragged?"),
-        ("ragged(64", "--arg indptr: no pattern 'ragged(64'"),
-        ("ragged(64)", "--arg indptr: 'ragged(64)': its arguments do not fit"),
-        ("ragged 64", "a pointer is written as indptr=fp16[M,K], the values of an index tensor as"),
-    ],
-)
-def test_a_bad_pattern_is_one_line_with_the_forms(
-    commands: Commands, jagged: tuple[str, ...], pattern: str, said: str
-) -> None:
-    """It says what is wrong and lists the forms."""
-    line = commands.refused("prune-report", *jagged, "--arg", f"indptr={pattern}")
-    assert said in line
-    assert FORMS in line
-
-
-@pytest.mark.parametrize(
-    ("argument", "said"),
-    [
-        ("indptr=ragged(3, 5)", "it makes 4 elements, and the tensor has 9"),
-        ("indptr=i64: ragged(8, 5)", "the tensor is of i32; leave the dtype out"),
-        ("x_ptr=ragged(8, 5)", "no index tensor has this name; known: indptr"),
-        ("inptr=ragged(8, 5)", "did you mean indptr?"),
-        ("indptr=i32[9]", "--arg is for a plain function, named as file.py:function; to a kernel"),
-    ],
-)
-def test_a_pattern_that_does_not_fit_a_module_is_one_line(
-    commands: Commands,
-    jagged: tuple[str, ...],
-    argument: str,
-    said: str,
-) -> None:
-    """Name, size and dtype are those of the module's tensor."""
-    assert said in commands.refused("prune-report", "{}/module.py", "--arg", argument)
+def test_arg_is_for_functions(commands: Commands) -> None:
+    """A module makes its own tensors."""
+    (commands.folder / "module.py").write_text(MODULE)
+    for command in ("prune-report", "roofline"):
+        line = commands.refused(command, "{}/module.py", "--arg", "indptr=i32[9]")
+        assert "--arg is for a" in line, command
+        assert "function, named as file.py:function" in line

@@ -111,9 +111,9 @@ def test_resources_are_the_code_objects(machine: str, edge: int, settings: Setti
     rodata, descriptor = elf.get_section_by_name(".rodata"), symbols[f"{artifact.entry}.kd"]
     place = descriptor["st_value"] - rodata["sh_addr"]
     # LLVM's user guide, "Kernel Descriptor": 64 bytes.
-    shared, scratch = struct.unpack_from("<II", rodata.data(), place)
+    _, scratch = struct.unpack_from("<II", rodata.data(), place)
     rsrc3, rsrc1 = struct.unpack_from("<II", rodata.data(), place + 44)
-    assert (shared, scratch) == (found.static_shared_bytes, found.scratch_bytes)
+    assert scratch == found.scratch_bytes
     # Registers in eights less one; AGPRs begin at a multiple of four.
     assert rsrc1 & 63 == math.ceil(found.regs_per_thread / 8) - 1
     assert ((rsrc3 & 63) + 1) * 4 >= found.regs_per_thread - found.agprs

@@ -1,1 +1,1 @@
-"""Readers of users' text: assignments, shapes, sizes, plain Triton functions, index patterns."""
+"""Readers of users' text: assignments, shapes, sizes, plain Triton functions."""

@@ -12,10 +12,8 @@ from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
 from asmtune.core.failures import required
-from asmtune.core.index_values import IndexValues, is_index
-from asmtune.core.inputs.patterns import FORMS, Pattern, pattern_of
 from asmtune.core.inputs.shapes import named_text, parse_value, unique
-from asmtune.core.inputs.sizes import LARGEST, Sizes, listed
+from asmtune.core.inputs.sizes import LARGEST, Sizes
 from asmtune.core.kernel_module import load_function, space_of
 from asmtune.core.problem import GRID_LIMITS, Problem
 from asmtune.core.space.space import Space
@@ -52,11 +50,8 @@ def plain_function(
     fixed = {name: one[0] for name, one in axes.items() if len(one) == 1 and type(one[0]) is int}
     sizes = {**numbers, **fixed}
     values |= {n: v.sized(n, sizes) for n, v in values.items() if isinstance(v, Pointer)}
-    drawn = {n: index_tensor(n, v, sizes) for n, v in values.items() if isinstance(v, Pattern)}
-    values |= {name: tensor for name, (tensor, _) in drawn.items()}
     bound = {n: v for n, v in values.items() if n in jit_function(kernel).arg_names}
-    known = {name: table for name, (_, table) in drawn.items()}
-    problem = Problem(kernel, bound, (1,), numbers, index_values=known)
+    problem = Problem(kernel, bound, (1,), numbers)
     if grid is None:
         name = jit_function(kernel).__name__
         raise ProblemError(
@@ -77,9 +72,8 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
     Raises:
         ProblemError: names it.
     """
-    sizes = (v.sizes or "" for v in values.values() if isinstance(v, Pointer | Pattern))
-    patterns = (v.text for v in values.values() if isinstance(v, Pattern))
-    named = set(re.findall(r"\w+", " ".join([*sizes, *patterns, grid or ""])))
+    sizes = (v.sizes or "" for v in values.values() if isinstance(v, Pointer))
+    named = set(re.findall(r"\w+", " ".join([*sizes, grid or ""])))
     known = jit_function(kernel).arg_names
     for name in values:
         if name not in known and name not in named:
@@ -120,13 +114,8 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
     if name in constants:
         return name, constexpr_value(parsed)
     parts = POINTER.fullmatch(parsed)
-    if parts is None and "(" in parsed:
-        return name, Pattern.parse(f"--arg {name}", parsed)
     if parts is None:
-        raise InputError(
-            f"--arg: {text!r}: a pointer is written as {name}=fp16[M,K], the values of an index "
-            f"tensor as {FORMS}"
-        )
+        raise InputError(f"--arg: {text!r}: a pointer is written as {name}=fp16[M,K]")
     return name, Pointer(torch_dtype(parts["dtype"]), parts["sizes"])
 
 
@@ -159,52 +148,6 @@ class Pointer:
             f"--arg {name}={list(shape)}",
             lambda: torch.empty(shape, dtype=self.dtype, device="meta"),
         )
-
-
-def index_tensor(
-    name: str, pattern: Pattern, numbers: Mapping[str, Any]
-) -> tuple[Any, IndexValues]:
-    """Make an index tensor without memory, and what a pattern says that it holds."""
-    dtype = torch_dtype(pattern.dtype or "i32")
-    if pattern.sizes is not None:
-        tensor = Pointer(dtype, pattern.sizes).sized(name, numbers)
-        return tensor, pattern.draw(int(tensor.numel()), numbers)
-    import torch
-
-    table = pattern.draw(None, numbers)
-    return torch.empty(len(table.values), dtype=dtype, device="meta"), table
-
-
-def with_patterns(problem: Problem, arguments: Sequence[str]) -> Problem:
-    """Give index tensors of a kernel module's problem the values of patterns, "name=..." each.
-
-    Raises:
-        InputError: one is no pattern, or the kernel has no such index tensor.
-    """
-    tensors = {n: v for n, v in problem.arguments.items() if is_index(v)}
-    known = dict(problem.index_values)
-    for name, pattern in patterns(arguments).items():
-        if name not in tensors:
-            raise InputError(
-                f"--arg {name}: no index tensor has this name; {listed(name, tensors)}"
-            )
-        known[name] = pattern_of(name, pattern, tensors[name], problem.shape)
-    return replace(problem, index_values=known)
-
-
-def patterns(arguments: Sequence[str]) -> dict[str, str]:
-    """Split patterns of index tensors, "name=ragged(64, 2048)" each.
-
-    Raises:
-        InputError: one is no pattern.
-    """
-    found = unique("--arg", map(named_text, arguments))
-    if not all("(" in pattern for pattern in found.values()):
-        raise InputError(
-            "--arg is for a plain function, named as file.py:function; to a kernel module it "
-            f"gives the values of an index tensor, as NAME=PATTERN: {FORMS}"
-        )
-    return found
 
 
 def with_grid(problem: Problem, text: str, space: Space) -> Problem:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, Final, TypeVar
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.limited_read import read_limited_text
-from asmtune.base.text import shortened
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.kernel_module import KernelModule, Shape
 
@@ -82,9 +80,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     return name.strip(), [parse_value(part) for part in parts]
 
 
-_FORMS: Final = (
-    "a file of shapes is a JSON list of objects (.json), or a line such as M=4096,N=4096 each"
-)
+_FORM: Final = "a file of shapes has a line such as M=4096,N=4096 each"
 
 Placed = tuple[str, dict[str, Any]]
 """Place where a shape was given, for messages, and the shape."""
@@ -147,22 +143,20 @@ def shapes_of(
 def read_shapes(path: Path) -> list[Placed]:
     """Read the shapes of a file, with the line of each.
 
-    A .json file is a list of objects; any other has a line such as "M=4096,N=4096" for each, and
-    may have empty lines and comments after #.
+    A shape is written as "M=4096,N=4096". There may be empty lines, and comments after #.
 
     Raises:
-        InputError: it cannot be read or has another format; names file and line.
+        InputError: it cannot be read or has another form; names file and line.
     """
     try:
         text = read_limited_text(path)
     except OSError as error:
         raise InputError(f"--shapes {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InputError(f"--shapes {path}: no text: {error.reason}; {_FORMS}") from error
-    read = _json if path.suffix.lower() == ".json" else _lines
-    placed = list(read(str(path), text))
+        raise InputError(f"--shapes {path}: no text: {error.reason}; {_FORM}") from error
+    placed = list(_lines(str(path), text))
     if not placed:
-        raise InputError(f"--shapes {path}: it holds no shape; {_FORMS}")
+        raise InputError(f"--shapes {path}: it holds no shape; {_FORM}")
     return placed
 
 
@@ -176,33 +170,8 @@ def _checked(module: KernelModule, where: str, shape: Mapping[str, Any]) -> Shap
         raise InputError(f"{where}: {error}") from error
 
 
-def _json(path: str, text: str) -> Iterator[Placed]:
-    try:
-        shapes = json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"--shapes {path}, line {error.lineno}"
-        raise InputError(f"{where}: not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"--shapes {path}: not JSON: {type(error).__name__}") from error
-    if not isinstance(shapes, list):
-        raise InputError(f"--shapes {path}: expected a list of objects; {_FORMS}")
-    for number, shape in enumerate(shapes, 1):
-        where = f"--shapes {path}, shape {number}"
-        yield where, _mapping(where, shape)
-
-
 def _lines(path: str, text: str) -> Iterator[Placed]:
     for number, whole in enumerate(text.splitlines(), 1):
         if line := whole.partition("#")[0].strip():
             where = f"--shapes {path}, line {number}"
             yield where, parse_assignments(line.rstrip(","), where)
-
-
-def _mapping(where: str, shape: Any) -> dict[str, Any]:
-    if not isinstance(shape, dict) or not shape:
-        raise InputError(f'{where}: expected an object such as {{"M": 4096}}')
-    for name, value in shape.items():
-        if not isinstance(value, int | float | str | bool | None):
-            text = shortened(json.dumps(value))
-            raise InputError(f"{where}: {name} is {text}, expected one value")
-    return shape

@@ -202,23 +202,17 @@ class AmdgpuResources:
     """A kernel's registers, memory and code size, as its metadata states them.
 
     Attributes:
-        kernel: the kernel's name.
-        arch: such as `gfx942`.
         regs_per_thread: VGPRs and AGPRs of a lane, as they are allocated from one file.
         agprs: AGPRs among them.
         sgprs: SGPRs of a wavefront.
         scratch_bytes: memory of a lane for spills and arrays of its own.
-        static_shared_bytes: LDS that the code fixes; Triton's own is asked for at launch.
         code_bytes: of machine code.
     """
 
-    kernel: str
-    arch: str
     regs_per_thread: int
     agprs: int
     sgprs: int
     scratch_bytes: int
-    static_shared_bytes: int
     code_bytes: int
 
     @property
@@ -251,10 +245,9 @@ def read_resources(text: str, kernel: str) -> AmdgpuResources:
             break
     else:
         raise ParseError(f"no kernel {kernel!r} in the metadata of {len(text):,} characters")
-    target = re.search(r"^amdhsa\.target:\s+\S*-(gfx\w+)", block[1] if block else "", re.MULTILINE)
     code = _CODE_BYTES(text)
-    if target is None or code is None:
-        raise ParseError(f"the metadata of kernel {kernel!r} names no target or no size of code")
+    if code is None:
+        raise ParseError(f"the metadata of kernel {kernel!r} has no size of code")
 
     def figure(name: str, default: str | None = None) -> int:
         value = values.get(name, default)
@@ -263,12 +256,9 @@ def read_resources(text: str, kernel: str) -> AmdgpuResources:
         return int(value)
 
     return AmdgpuResources(
-        kernel=kernel,
-        arch=target[1],
         regs_per_thread=figure(".vgpr_count"),
         agprs=figure(".agpr_count", "0"),
         sgprs=figure(".sgpr_count"),
         scratch_bytes=figure(".private_segment_fixed_size"),
-        static_shared_bytes=figure(".group_segment_fixed_size"),
         code_bytes=int(code[1]),
     )

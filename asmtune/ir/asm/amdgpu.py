@@ -214,37 +214,18 @@ def _tensor(opcode: str, text: str) -> TensorOp | None:
     match = _SHAPE.match(opcode)
     if match is None:
         return None
-    family, result, *sizes, blocks, operand = match.groups()
+    family, _, *sizes, blocks, operand = match.groups()
     m, n, k = map(int, sizes)
-    a_type, b_type = _operand_types(operand, text)
     count = int(blocks) if blocks else _blocks(m, k, operand)
     kind: TensorKind = "mfma" if family in ("mfma", "smfmac") else "wmma"
-    sparse = family in ("smfmac", "swmmac")
-    d_type = {"i32": "s32"}.get(result, result)
-    return TensorOp(
-        kind,
-        m * count,
-        n,
-        k,
-        a_type,
-        b_type,
-        d_type,
-        sparse,
-    )
+    return TensorOp(kind, m * count, n, k, _operand_type(operand, text))
 
 
-def _operand_types(operand: str, text: str) -> tuple[str | None, str | None]:
+def _operand_type(operand: str, text: str) -> str | None:
+    """Return the element type of the first matrix."""
     if operand == "f8f6f4":
-        formats = dict(_MODIFIER.findall(text))
-        return (
-            _NARROW.get(formats.get("cbsz", "0")),
-            _NARROW.get(formats.get("blgp", "0")),
-        )
-    parts = operand.split("_")
-    if len(parts) == 2 and parts[0] in ("fp8", "bf8"):
-        return _NAMES[parts[0]], _NAMES.get(parts[1])
-    named = _NAMES.get(operand) or _NAMES.get(parts[0])
-    return named, named
+        return _NARROW.get(dict(_MODIFIER.findall(text)).get("cbsz", "0"))
+    return _NAMES.get(operand) or _NAMES.get(operand.split("_")[0])
 
 
 def _blocks(m: int, k: int, operand: str) -> int:

@@ -23,14 +23,10 @@ from asmtune.base.errors import ParseError
 _REGCOUNT = 0x2F
 _FRAME_SIZE = 0x11
 _MIN_STACK_SIZE = 0x12
-_CUDA_API_VERSION = 0x37
 
 _FORMAT_SIZED = 0x04
 _WORD = 4
 _EM_CUDA = 190
-
-# ABI 8 came with CUDA 12.9 for sm_100; CUDA 13 has it for sm_90 as well.
-_ABI_WITH_SM_IN_SECOND_BYTE = 8
 
 _BROKEN = (
     ELFError,
@@ -53,28 +49,16 @@ class Resources:
     """A kernel's registers, memory and code size, as its cubin states them.
 
     Attributes:
-        kernel: the kernel's name.
-        arch: such as `sm_90`, or None if the header does not say.
         regs_per_thread: registers of a thread, as ptxas allocated them.
         frame_bytes: bytes of local memory in the kernel's own frame, for each thread.
         stack_bytes: the same with the functions it calls; what cuobjdump calls STACK.
-        static_shared_bytes: shared memory that the file fixes. Triton's own is allocated at
-            launch and not in here; from sm_90 on, a kernel with shared memory has the 1,024
-            bytes here that the system keeps.
-        constant_bytes: of bank 0, which holds the parameters.
         code_bytes: of machine code.
-        toolkit: CUDA version of the ptxas that made it, such as `12.8`, or None.
     """
 
-    kernel: str
-    arch: str | None
     regs_per_thread: int
     frame_bytes: int
     stack_bytes: int
-    static_shared_bytes: int
-    constant_bytes: int
     code_bytes: int
-    toolkit: str | None
 
     @property
     def spill_words(self) -> int:
@@ -87,16 +71,16 @@ class Resources:
         return self.frame_bytes // _WORD
 
 
-def read_cubin(data: bytes, kernel: str | None = None) -> Resources:
-    """Read the resources of a kernel, or of the first, from a cubin (Triton's `asm["cubin"]`).
+def read_cubin(data: bytes) -> Resources:
+    """Read the resources of the first kernel of a cubin (Triton's `asm["cubin"]`).
 
     Raises:
-        ParseError: the bytes are not a cubin, are damaged, or have no such kernel.
+        ParseError: the bytes are not a cubin, are damaged, or have no kernel.
     """
     if data[:4] != b"\x7fELF":
         raise ParseError(f"not a cubin: {len(data)} bytes that start with {data[:4]!r}, not ELF")
     try:
-        return _Cubin(data).resources(kernel)
+        return _Cubin(data).resources()
     except ParseError:
         raise
     except _BROKEN as error:
@@ -133,46 +117,27 @@ class _Cubin:
         if machine not in ("EM_CUDA", _EM_CUDA):
             raise ParseError(f"not a cubin: an ELF file for {machine}, not EM_CUDA")
         _check_tables(self._elf, len(data))
-        self._abi = data[8]
         self._sections = {section.name: section for section in self._elf.iter_sections()}
         table = self._sections.get(".symtab")
         if not isinstance(table, SymbolTableSection):
             raise ParseError("damaged cubin: no symbol table")
         self._symbols = table
 
-    def resources(self, kernel: str | None) -> Resources:
+    def resources(self) -> Resources:
         registers = self._by_kernel(_REGCOUNT)
-        kernel = next(iter(registers), None) if kernel is None else kernel
-        if kernel is None or kernel not in registers:
-            wanted = "kernel" if kernel is None else f"kernel {kernel!r}"
-            raise ParseError(f"no {wanted} in the cubin, which has {sorted(registers)}")
+        kernel = next(iter(registers), None)
+        if kernel is None:
+            raise ParseError("no kernel in the cubin")
         frame = self._by_kernel(_FRAME_SIZE).get(kernel, 0)
         return Resources(
-            kernel=kernel,
-            arch=self._arch(),
             regs_per_thread=registers[kernel],
             frame_bytes=frame,
             stack_bytes=self._by_kernel(_MIN_STACK_SIZE).get(kernel, frame),
-            static_shared_bytes=self._size(f".nv.shared.{kernel}"),
-            constant_bytes=self._size(f".nv.constant0.{kernel}"),
             code_bytes=self._size(f".text.{kernel}"),
-            toolkit=self._toolkit(kernel),
         )
 
     def _size(self, name: str) -> int:
         return int(self._sections[name]["sh_size"]) if name in self._sections else 0
-
-    def _arch(self) -> str | None:
-        flags = int(self._elf.header["e_flags"])
-        number = flags >> 8 & 0xFF if self._abi >= _ABI_WITH_SM_IN_SECOND_BYTE else flags & 0xFF
-        return f"sm_{number}" if number else None
-
-    def _toolkit(self, kernel: str) -> str | None:
-        for attribute, value in self._records(f".nv.info.{kernel}"):
-            if attribute == _CUDA_API_VERSION and len(value) >= _WORD:
-                version = int(struct.unpack_from("<I", value)[0])
-                return f"{version // 10}.{version % 10}"
-        return None
 
     def _by_kernel(self, wanted: int) -> dict[str, int]:
         values: dict[str, int] = {}

@@ -36,9 +36,6 @@ class TensorOp:
         n: columns of D, or None where only a run-time descriptor says.
         k: length of the sums.
         a_type: element type of A, such as `f16`, `e5m2`, `s8`; None if not known.
-        b_type: element type of B.
-        d_type: element type of the accumulator.
-        sparse: True if A is stored without half of its elements.
         ctas: CTAs that share one execution: 2 for tcgen05's cta_group::2, else 1.
     """
 
@@ -47,9 +44,6 @@ class TensorOp:
     n: int | None
     k: int | None
     a_type: str | None
-    b_type: str | None
-    d_type: str | None
-    sparse: bool = False
     ctas: int = 1
 
     @property
@@ -99,7 +93,6 @@ _TCGEN05_INPUTS: Mapping[str, Mapping[int, str]] = {
     "mxf4": {1: "e2m1"},
     "mxf4nvf4": {1: "e2m1"},
 }
-_TCGEN05_OUTPUTS = {0: "f16", 1: "f32", 2: "s32"}
 
 
 def tensor_op(instruction: Instruction, descriptor: int | None = None) -> TensorOp | None:
@@ -142,50 +135,42 @@ def _shaped(opcode: str) -> TensorOp | None:
         return None
     m, n, k = map(int, shape.groups())
     a_type: str | None = None
-    b_type: str | None = None
     types = [part for part in opcode[shape.end() :].split(".") if _TYPE.fullmatch(part)]
-    sparse = opcode.startswith(("mma.sp", "wgmma.mma_async.sp"))
     if opcode.startswith("wmma"):
         # .dtype.ctype alone means f16 factors; else .dtype.atype.btype.ctype.
-        a_type, b_type = (types[1], types[2]) if len(types) == 4 else ("f16", "f16")
+        a_type = types[1] if len(types) == 4 else "f16"
         kind: TensorKind = "wmma"
     else:
         if len(types) > 2:
-            a_type, b_type = types[1:3]
+            a_type = types[1]
         kind = "wgmma" if opcode.startswith("wgmma") else "mma.sync"
-    return TensorOp(kind, m, n, k, a_type, b_type, types[0] if types else None, sparse)
+    return TensorOp(kind, m, n, k, a_type)
 
 
 @lru_cache(maxsize=1024)
 def _tcgen05(opcode: str, descriptor: int | None) -> TensorOp:
     """Read tcgen05.mma.
 
-    The descriptor's bits, after the PTX ISA's tables "Instruction descriptor": 4-5 type of
-    D, 7-9 of A, 10-12 of B, 17-22 N / 8, 24-28 M / 16; block-scaled kinds have scale
-    factors where others have the type of D, which then is f32.
+    The descriptor's bits, after the PTX ISA's tables "Instruction descriptor": 7-9 type of A,
+    17-22 N / 8, 24-28 M / 16.
     """
     named = _KIND.search(opcode)
     kind = named[1] if named else ""
-    sparse = ".sp" in opcode
     k = _TCGEN05_K.get(kind)
-    if k is not None and sparse:
+    if k is not None and ".sp" in opcode:
         k *= 2
     ctas = 2 if "cta_group::2" in opcode else 1
     if descriptor is None:
-        return TensorOp("tcgen05", None, None, k, None, None, None, sparse, ctas)
+        return TensorOp("tcgen05", None, None, k, None, ctas)
     if kind in ("mxf4", "mxf4nvf4") and descriptor >> 31 & 1:
         k = 96
     inputs = _TCGEN05_INPUTS.get(kind, {})
-    scaled = kind.startswith("mx")
     return TensorOp(
         kind="tcgen05",
         m=(descriptor >> 24 & 0x1F) * 16 or None,
         n=(descriptor >> 17 & 0x3F) * 8 or None,
         k=k,
         a_type=inputs.get(descriptor >> 7 & 7),
-        b_type=inputs.get(descriptor >> 10 & 7),
-        d_type="f32" if scaled else _TCGEN05_OUTPUTS.get(descriptor >> 4 & 3),
-        sparse=sparse,
         ctas=ctas,
     )
 

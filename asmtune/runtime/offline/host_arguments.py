@@ -14,8 +14,7 @@ from torch import is_tensor
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
 from asmtune.core.dtypes import TORCH_NAMES, torch_dtype
-from asmtune.core.inputs.patterns import Pattern
-from asmtune.core.inputs.plain_functions import POINTER, Pointer, index_tensor
+from asmtune.core.inputs.plain_functions import POINTER, Pointer
 from asmtune.core.inputs.shapes import named_text, parse_value, unique
 from asmtune.core.meta_values import MOST
 from asmtune.triton_api.tensors import tree_leaves, tree_map
@@ -81,8 +80,8 @@ def _drawn(value: Any, known: Mapping[int, Any]) -> Any:
 def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArguments:
     """Read arguments of the command line, "name=value" each.
 
-    A value is a number, a text, a dtype, `fp16[M,K]`, `fp16[K,N].T`, a pattern of an index
-    tensor, or a list of these in brackets.
+    A value is a number, a text, a dtype, `fp16[M,K]`, `fp16[K,N].T`, or a list of these in
+    brackets.
 
     Raises:
         InputError: one is malformed, unknown or missing.
@@ -94,9 +93,8 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
     pairs = unique("--arg", map(named_text, texts))
     sizes = {name: parse_value(text) for name, text in pairs.items()}
     numbers = {name: value for name, value in sizes.items() if type(value) is int}
-    reader = _Reader(numbers)
     own = {*names, rest} | (set() if named is None else pairs.keys())
-    values = {n: reader.value(n, text) for n, text in pairs.items() if n in own}
+    values = {n: _value(n, text, numbers) for n, text in pairs.items() if n in own}
     used = {word for text in pairs.values() for word in re.findall(r"[A-Za-z_]\w*", text)}
     for name in pairs.keys() - own:
         if name not in used or name not in numbers:
@@ -116,7 +114,7 @@ def parse_arguments(function: Any, texts: Sequence[str], where: str) -> HostArgu
         bound.arguments[rest] = tuple(more) if isinstance(more, list) else (more,)
     bound.arguments.update(values)
     bound.apply_defaults()
-    return HostArguments(bound.args, bound.kwargs, reader.known)
+    return HostArguments(bound.args, bound.kwargs)
 
 
 _ANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -143,39 +141,27 @@ def _of_apply(owner: type[torch.autograd.Function]) -> inspect.Signature:
     return inspect.Signature([p if p.kind in _ANY else p.replace(kind=only) for p in parameters])
 
 
-class _Reader:
-    """Makes values of texts; `numbers` may name sizes."""
+def _value(name: str, text: str, numbers: Mapping[str, int]) -> Any:
+    """Make a value of its text, in which `numbers` may name sizes.
 
-    def __init__(self, numbers: Mapping[str, int]) -> None:
-        self._numbers = numbers
-        self.known: list[tuple[Any, Any]] = []
-
-    def value(self, name: str, text: str) -> Any:
-        """Make a value.
-
-        Raises:
-            InputError: it is malformed; names the argument.
-        """
-        if text[0] == "[" and text[-1] == "]":
-            return [self.value(name, part) for part in _parts(text[1:-1])]
-        parsed = parse_value(text)
-        if not isinstance(parsed, str):
-            return parsed
-        plain, dot, turned = text.rpartition(".")
-        is_turned = bool(dot) and turned == "T" and plain.endswith("]")
-        match = POINTER.fullmatch(plain if is_turned else text)
-        if match is not None and match["sizes"] is not None:
-            tensor = Pointer(torch_dtype(match["dtype"]), match["sizes"]).sized(name, self._numbers)
-            return tensor.mT if is_turned else tensor
-        if "(" in text:
-            pattern = Pattern.parse(f"--arg {name}", text)
-            tensor, table = index_tensor(name, pattern, self._numbers)
-            self.known.append((tensor, torch.from_numpy(table.values).view(tensor.shape)))
-            return tensor
-        bare = text.removeprefix("torch.")
-        if bare in TORCH_NAMES or bare in TORCH_NAMES.values():
-            return torch_dtype(bare)
-        return text.strip("'\"")
+    Raises:
+        InputError: it is malformed; names the argument.
+    """
+    if text[0] == "[" and text[-1] == "]":
+        return [_value(name, part, numbers) for part in _parts(text[1:-1])]
+    parsed = parse_value(text)
+    if not isinstance(parsed, str):
+        return parsed
+    plain, dot, turned = text.rpartition(".")
+    is_turned = bool(dot) and turned == "T" and plain.endswith("]")
+    match = POINTER.fullmatch(plain if is_turned else text)
+    if match is not None and match["sizes"] is not None:
+        tensor = Pointer(torch_dtype(match["dtype"]), match["sizes"]).sized(name, numbers)
+        return tensor.mT if is_turned else tensor
+    bare = text.removeprefix("torch.")
+    if bare in TORCH_NAMES or bare in TORCH_NAMES.values():
+        return torch_dtype(bare)
+    return text.strip("'\"")
 
 
 def _parts(text: str) -> Iterator[str]:

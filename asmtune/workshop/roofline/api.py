@@ -10,7 +10,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import ShapeSource, check_inputs
-from asmtune.runtime.offline.kernel_sources import KernelSource, listed
+from asmtune.runtime.offline.kernel_sources import KernelSource, LoadedKernel, listed
 
 if TYPE_CHECKING:
     from asmtune.core.progress import ProgressListener
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def roofline(
-    kernels: KernelSource | Sequence[KernelSource],
+    kernels: KernelSource | LoadedKernel | Sequence[KernelSource | LoadedKernel],
     *,
     target: str | Target = "H200",
     shapes: Sequence[ShapeSource] = (),
@@ -33,7 +33,8 @@ def roofline(
     is the stored config that a launch would take, or else the model's first pick.
 
     Args:
-        kernels: kernel modules, by name, file or as loaded.
+        kernels: kernel modules, by name, file or as loaded; or `LoadedKernel`, a problem with
+            its space, whose pick is the model's.
         target: a device's name, a JSON descriptor, or a `Target`.
         shapes: mappings such as `{"M": 4096}`, texts such as "M=4096", or paths of files of
             shapes; each goes to the kernels that have its dimensions. By default each kernel's

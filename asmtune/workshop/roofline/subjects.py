@@ -11,11 +11,12 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
+from asmtune.core.inputs.plain_functions import assumptions_of
 from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
-from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module
+from asmtune.runtime.offline.kernel_sources import KernelSource, LoadedKernel, kernel_module
 from asmtune.runtime.offline.tuning_queue import TuningQueue
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.safe_store import existing_store
@@ -48,9 +49,12 @@ def is_sized(lookup: StoreLookup, module: KernelModule, shape: Shape, key_of: Ke
 
 @dataclass(frozen=True)
 class RooflineRequest:
-    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype."""
+    """Kernels, shapes and dtype to look at; by default each kernel's first shape and dtype.
 
-    kernels: Sequence[KernelSource]
+    A kernel that is loaded already, such as a plain function, has its own; nothing is stored of it.
+    """
+
+    kernels: Sequence[KernelSource | LoadedKernel]
     shapes: Sequence[ShapeSource] = ()
     dtype: str | None = None
 
@@ -61,22 +65,25 @@ class RooflineRequest:
             InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
                 no kernel; or a kernel has none.
         """
-        names = [str(k) for k in self.kernels if not isinstance(k, KernelModule)]
+        loaded = [kernel for kernel in self.kernels if isinstance(kernel, LoadedKernel)]
+        kernels = [kernel for kernel in self.kernels if not isinstance(kernel, LoadedKernel)]
+        names = [str(k) for k in kernels if not isinstance(k, KernelModule)]
         doubled = next((name for name in names if names.count(name) > 1), None)
         if doubled is not None:
             raise InputError(f"kernel {doubled!r} is given twice")
-        modules = _modules(self.kernels)
+        modules = _modules(kernels)
         shapes = _shared(modules, place_shapes(self.shapes))
         store = _Stored(target, settings)
-        return [
+        subjects = [
             subject
             for module in modules
             for subject in _of_module(module, shapes[module.name], self.dtype, store)
         ]
+        return subjects + [_of_loaded(kernel) for kernel in loaded]
 
 
 def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
-    modules = [kernel_module(kernel) for kernel in kernels]
+    modules = [_module(kernel) for kernel in kernels]
     named: dict[str, str] = {}
     names = [k.name if isinstance(k, KernelModule) else str(k) for k in kernels]
     for kernel, module in zip(names, modules, strict=True):
@@ -85,6 +92,15 @@ def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
                 f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
             )
     return modules
+
+
+def _module(kernel: KernelSource) -> KernelModule:
+    if isinstance(kernel, str) and ":" in kernel:
+        raise InputError(
+            f"{str(kernel)!r} is a plain function, whose tuned config has no key: write a kernel "
+            "module (kernels/tiled_matmul.py is the template)"
+        )
+    return kernel_module(kernel)
 
 
 def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
@@ -124,6 +140,13 @@ def _of_module(
         lookup = store.look_up(queue, problem)
         sized = store.is_sized(lookup, queue, shape)
         yield RooflineSubject(problem, shape, space, lookup, sized)
+
+
+def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
+    problem = kernel.problem
+
+    miss, notes = StoreLookup("miss"), assumptions_of(problem)
+    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, notes)
 
 
 class _Stored:

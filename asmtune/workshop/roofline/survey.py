@@ -102,6 +102,7 @@ class RooflineSubject:
             with its hooks.
         sized: whether the times of what is stored are of this shape, and not of another one that
             its key covers as well, in a bucket.
+        notes: what is assumed about the launch, a sentence each.
     """
 
     problem: Problem
@@ -109,6 +110,7 @@ class RooflineSubject:
     space: Space
     lookup: StoreLookup
     sized: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -181,8 +183,9 @@ class Survey:
             tuned_by="model" if record is None else subject.lookup.layer,
             made={name: getattr(provenance, name) for name in made},
             notes=(
+                *subject.notes,
                 *filter(None, (self.funnel.target.caution,)),
-                *_lookup_notes(subject),
+                *_lookup_notes(subject, steered=bool(points[-1].counts.steering)),
                 *notes,
                 *_count_notes(points[-1]),
             ),
@@ -221,11 +224,14 @@ class Survey:
         return WorkCounts.of(work, front.target, front.problem.dtypes.values())
 
 
-def _lookup_notes(subject: RooflineSubject) -> tuple[str, ...]:
+_OTHER_VALUES: Final = "times are the record's, whose index tensors may have held other values"
+
+
+def _lookup_notes(subject: RooflineSubject, *, steered: bool) -> tuple[str, ...]:
     lookup = subject.lookup
     if lookup.outcome == "hit" and lookup.record is not None:
         if subject.sized:
-            return ()
+            return (_OTHER_VALUES,) if steered else ()
         key = " ".join(f"{name}={value}" for name, value in lookup.record.key.shape.items())
         return (f"times are predicted: those of the record may be of another size with {key}",)
     why = "" if lookup.outcome == "miss" else f" that holds ({lookup.outcome}: {lookup.detail})"

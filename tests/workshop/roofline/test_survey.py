@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
+from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import StoreLookup
+from asmtune.store.shipped import shipped_records
 from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.roofline.survey import RooflineSubject, Survey
 from tests.tuning_support import BEST, DEFAULT, DEVICE, problem, space
+from tests.workload.workload_kernels import jagged
 
 BROKEN = Config({"BLOCK": 3, "FLAW": 0})
 
@@ -54,16 +58,17 @@ def test_a_stored_config_with_both_times(survey: Survey) -> None:
     assert made.after.flops_per_s == pytest.approx(made.after.work.flops / 10e-6)
     assert made.made["triton"] == provenance(problem(), space()).triton
     assert made.notes == ()
-    # A default without a time is predicted and scaled.
-    shipped = survey.entry(subject(StoreLookup("hit", record((BEST, 10.0)), layer="shipped")))
-    assert shipped.before is not None
-    assert (shipped.tuned_by, shipped.after.source, shipped.before.how) == (
-        *("shipped", "shipped", "predicted"),
-    )
-    assert shipped.before.source.startswith("roofline x ")
-    assert not shipped.measured
-    same = survey.entry(subject(StoreLookup("hit", record((DEFAULT, 12.0)))))
-    assert (same.before, same.moved, same.speedup) == (same.after, False, 1.0)
+
+
+def test_a_shipped_config(survey: Survey) -> None:
+    """A default without a time is predicted, scaled, and says so."""
+    found = StoreLookup("hit", record((BEST, 10.0)), layer="shipped")
+    made = survey.entry(subject(found))
+    assert made.before is not None
+    assert (made.tuned_by, made.after.how, made.before.how) == ("shipped", "measured", "predicted")
+    assert made.after.source == "shipped"
+    assert made.before.source.startswith("roofline x ")
+    assert not made.measured
 
 
 def test_nothing_stored(survey: Survey) -> None:
@@ -76,11 +81,6 @@ def test_nothing_stored(survey: Survey) -> None:
     assert made.made == {}
     (said,) = made.notes
     assert said == "no tuned config is stored: after is the model's first pick"
-    # A record of another size in the bucket gives its config, and no time.
-    found = StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))
-    made = survey.entry(replace(subject(found), sized=False))
-    assert (made.tuned_by, made.after.config, made.after.how) == ("store", BEST, "predicted")
-    assert "may be of another size with n=4096" in made.notes[0]
 
 
 def test_a_stale_config_is_not_used(survey: Survey) -> None:
@@ -90,6 +90,46 @@ def test_a_stale_config_is_not_used(survey: Survey) -> None:
     assert made.tuned_by == "model"
     assert made.after.how == "predicted"
     assert "stale: source differs" in made.notes[0]
+
+
+def test_times_of_another_size(survey: Survey) -> None:
+    """The config is the tuned one, its times are not taken, and the note says so."""
+    found = StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))
+    made = survey.entry(replace(subject(found), sized=False))
+    assert (made.tuned_by, made.after.config, made.after.how) == ("store", BEST, "predicted")
+    assert made.before is not None
+    assert made.before.source == "roofline"
+    (said,) = made.notes
+    assert said == "times are predicted: those of the record may be of another size with n=4096"
+
+
+def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> None:
+    """Where index tensors steer, the times are those of a record that had its own."""
+    arguments = {
+        "x_ptr": torch.empty(4096, device="meta"),
+        "starts_ptr": torch.empty(9, device="meta", dtype=torch.int32),
+        "y_ptr": torch.empty(8, device="meta"),
+    }
+    launch = Problem(jagged, arguments, (8,), index_values={"starts_ptr": torch.arange(9) * 512})
+    blocks = Space({"BLOCK": (64, 128), "num_warps": (4,)})
+    times = tuple(Measurement(config, 9.0, 9.0, 9.0, ()) for config in blocks.configs())
+    made = provenance(launch, blocks)
+    stored = TuneRecord(key_of(launch, DEVICE), times[0].config, times, made)
+
+    found = StoreLookup("hit", stored)
+    entry = survey.entry(RooflineSubject(launch, {}, blocks, found, True))
+    assert entry.notes[0] == (
+        "times are the record's, whose index tensors may have held other values"
+    )
+    assert entry.notes[-1].endswith("follow values given with the problem")
+
+
+def test_the_default_is_the_tuned_one(survey: Survey) -> None:
+    """One config, before and after: it has not moved."""
+    made = survey.entry(subject(StoreLookup("hit", record((DEFAULT, 12.0)))))
+    assert made.before == made.after
+    assert not made.moved
+    assert made.speedup == 1.0
 
 
 def test_a_default_that_cannot_run(survey: Survey) -> None:
@@ -112,6 +152,13 @@ def test_one_that_fails_stops_no_other(survey: Survey) -> None:
     assert name == "add n=4096"
     assert f"the tuned config ({BROKEN}) cannot run" in why
     assert [roof.name for roof in chart.roofs] == ["DRAM", "L2", "fp32"]
+
+
+def test_every_shipped_record_has_what_a_point_needs() -> None:
+    """Shipped times are above 0, and each winner has one: all could be drawn."""
+    records = shipped_records()
+    assert records
+    assert all(one.median_us is not None and one.median_us > 0 for one in records)
 
 
 def test_a_kernel_of_which_nothing_can_be_read(
