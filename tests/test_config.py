@@ -146,14 +146,6 @@ def test_options_among_the_constexprs(theirs: triton.Config) -> None:
     assert theirs.kwargs == before
 
 
-def test_keywords_given_are_copied() -> None:
-    """A mapping changed afterwards leaves the config as it was."""
-    given_values = {"B": 64}
-    config, flat = Config(given_values), Config.from_dict(given_values)
-    given_values["B"] = 128
-    assert config.kwargs == flat.kwargs == {"B": 64}
-
-
 def test_hash_is_not_carried_between_processes() -> None:
     """A pickled config, its hash already taken, is found in another process's table."""
     config = Config({"BLOCK": 64, "ACT": "relu"}, num_warps=8, maxnreg=128)

@@ -16,7 +16,6 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.ir.asm.cubin import read_cubin
 from asmtune.predict.features import catalog
 from asmtune.predict.features.catalog import FEATURES, schema
 from asmtune.predict.features.reader import ProfileReader
@@ -63,30 +62,6 @@ def test_the_registry_is_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     assert schema() == before
     monkeypatch.setitem(FEATURES, "num_warps", replace(FEATURES["num_warps"], unit="warps"))
     assert schema() != before
-
-
-def test_launch_features(target: Target, compiled: Compile) -> None:
-    """Options of the launch are those of the config, an absent cap is 0."""
-    capped = Config({"BLOCK": 512}, num_warps=8, num_stages=1, maxnreg=40)
-    first = read(target, compiled(scale_problem(), capped, "H200"))
-    second = read(target, compiled(scale_problem(), Config({"BLOCK": 512}, num_ctas=2), "H200"))
-    names = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-    assert [first[name] for name in names] == [8, 1, 1, 40]
-    assert [second[name] for name in names] == [4, 3, 2, 0]
-    assert first["regs_per_thread"] <= 40
-
-
-def test_resources_and_occupancy(target: Target, compiled: Compile) -> None:
-    """Resources are the cubin's, and occupancy follows from them."""
-    artifact = compiled(product_problem(), Config(TILE, num_stages=4), "H200")
-    found, resources = read(target, artifact), read_cubin(artifact.cubin)
-    assert found["regs_per_thread"] == resources.regs_per_thread > 16
-    assert found["spill_words"] == resources.spill_words == 0
-    assert found["shared_bytes"] == artifact.metadata["shared"] >= 3 * 2 * 64 * 32 * 2
-    assert found["occupancy"] == found["programs_per_sm"] * 4 / 64
-    assert found["programs_per_sm"] == min(
-        found["programs_per_sm_by_registers"], found["programs_per_sm_by_shared"], 16
-    )
 
 
 def test_a_kernel_without_a_loop(target: Target, compiled: Compile) -> None:

@@ -156,43 +156,58 @@ def test_replace_varies_each_config_of_a_list() -> None:
         (2, 2, 4), (3, 2, 4), (2, 8, 4), (3, 8, 4),
     ]  # fmt: skip
     assert varied[0].pre_hook is hook
-    with pytest.raises(SpaceError, match="unknown axis 'C'"):
-        space.replace(C=[2])
-
-
-def test_from_configs_refuses_strange_lists_and_defaults() -> None:
-    """A list needs a member, and its default is one of them."""
-    with pytest.raises(SpaceError, match="the list given is empty"):
-        Space.from_configs([])
-    with pytest.raises(SpaceError, match="'B=1' is not a config"):
-        Space.from_configs(["B=1"])
-    with pytest.raises(SpaceError, match=r"default B=9 .* is not one of the 1 configs"):
-        Space.from_configs([Config({"B": 1})], default=Config({"B": 9}))
 
 
 def test_of_takes_spaces_lists_and_mappings() -> None:
-    """`Space.of` gives back a space, makes one of a list or of axes, and refuses the rest."""
+    """`Space.of` gives back a space, and makes one of a list or of axes."""
     space = Space({"A": [1]})
     assert Space.of(space) is space
-    assert list(Space.of({"A": [1]})) == list(space)
-    assert list(Space.of(iter([{"A": 1}]))) == list(space)
-    with pytest.raises(SpaceError, match="5 is no space"):
-        Space.of(5)
+    assert list(Space.of({"A": [1]})) == list(Space.of(iter([{"A": 1}]))) == list(space)
 
 
-@pytest.mark.parametrize(
-    ("default", "message"),
-    [
-        (Config({"A": 3, "B": 5}), r"A=3 .* outside the axes: axis 'A' has 1, 2"),
-        (Config({"A": 1}), r"outside the axes: it lacks B"),
-        (Config({"A": 1, "B": 5, "C": 0}), r"outside the axes: there is no axis 'C'"),
-        (Config({"A": 1, "B": 5}, num_warps=16), r"outside the axes: axis 'num_warps' has 4, 8"),
-    ],
-)
-def test_default_outside_the_axes_is_refused(default: Config, message: str) -> None:
-    """A default that is no point of the axes is refused, with the axis at fault."""
-    with pytest.raises(SpaceError, match=message):
-        Space({"A": [1, 2], "B": [5], "num_warps": [4, 8]}, default=default)
+def defaulted(config: Config) -> Space:
+    """A space with a default."""
+    return Space({"A": [1, 2], "B": [5], "num_warps": [4, 8]}, default=config)
+
+
+def fits(BLOCK: int) -> bool:
+    """Hold for small blocks."""
+    return BLOCK < 64
+
+
+HALVES = Space({"A": range(10), "B": [1]}).where("large", lambda A, M: A >= M)
+REFUSED: dict[str, Callable[[], Any]] = {
+    "the list given is empty": lambda: Space.from_configs([]),
+    "'B=1' is not a config": lambda: Space.from_configs(["B=1"]),
+    "default B=9 .* not one of the 1 configs": lambda: Space.from_configs(
+        [Config({"B": 1})], default=Config({"B": 9})
+    ),
+    "5 is no space": lambda: Space.of(5),
+    "A=3 .* outside the axes: axis 'A' has 1, 2": lambda: defaulted(Config({"A": 3, "B": 5})),
+    "outside the axes: it lacks B": lambda: defaulted(Config({"A": 1})),
+    "there is no axis 'C'": lambda: defaulted(Config({"A": 1, "B": 5, "C": 0})),
+    "axis 'num_warps' has 4, 8": lambda: defaulted(Config({"A": 1, "B": 5}, num_warps=16)),
+    "'divides' names 'Q', .* nor given by the shape": lambda: list(
+        Space({"A": [1]}).where("divides", lambda A, Q: Q % A == 0).configs(M=1)
+    ),
+    "no feasible point among 10: none has 'large' and 'small' at M=8": lambda: HALVES.where(
+        "small", lambda A: A < 8
+    ).first(M=8, N=4),
+    "unknown axis 'C'": lambda: Space.from_configs([Config({"B": 1})]).replace(C=[2]),
+    "axis 'BLOK': the axes are .*mean BLOCK": lambda: Space({"BLOCK": [1]}).replace(BLOK=[2]),
+    "constraint 'BLOCK < 64': give a Constraint, or a func": lambda: Space(
+        {"BLOCK": [32]},
+        constraints=["BLOCK < 64"],  # type: ignore[list-item]
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_is_refused(message: str) -> None:
+    """One line has the value at fault, and what there is."""
+    with pytest.raises(SpaceError, match=message) as caught:
+        REFUSED[message]()
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("as_list", [False, True])
@@ -223,32 +238,6 @@ def test_a_size_may_have_any_name() -> None:
     space = Space({"A": [1, 2]}, default=Config({"A": 2})).where("fits", lambda A, self: self >= A)
     assert space.first(self=1) == Config({"A": 1})
     assert list(space.configs(self=1)) == [Config({"A": 1})]
-    with pytest.raises(SpaceError, match="none has 'fits' at self=0"):
-        space.first(self=0)
-
-
-def test_no_feasible_point_names_the_constraints() -> None:
-    """An empty space names its constraints, and the sizes that they see."""
-    space = Space({"A": range(10), "B": [1]}, default=Config({"A": 0, "B": 1}))
-    space = space.where("A is large", lambda A, M: A >= M).where("A is below 8", lambda A: A < 8)
-    assert list(space.configs(M=8, N=4)) == []
-    with pytest.raises(SpaceError) as caught:
-        space.first(M=8, N=4)
-    assert str(caught.value) == (
-        "no feasible point among 10: none has 'A is large' and 'A is below 8' at M=8; "
-        "relax one or widen axes"
-    )
-
-
-def test_constraint_on_an_unknown_name() -> None:
-    """A constraint that names neither an axis nor a dimension is refused, with what there is."""
-    space = Space({"A": [1]}).where("divides", lambda A, Q: Q % A == 0)
-    with pytest.raises(SpaceError) as caught:
-        list(space.configs(M=1, N=2))
-    assert str(caught.value) == (
-        "constraint 'divides' names 'Q', which is neither an axis (A) nor given by the shape (M, N)"
-    )
-    assert [config.kwargs for config in space.configs(Q=3)] == [{"A": 1}]
 
 
 @pytest.mark.parametrize(
@@ -322,9 +311,6 @@ def test_what_is_no_mapping_of_names(given_: Any) -> None:
     for kwargs in (given_, {"num_warps": 4}):
         with pytest.raises(SpaceError, match="config: "):
             Config(kwargs)
-    space = Space({"BLOCK_M": [1], "num_warps": [4]})
-    with pytest.raises(SpaceError, match=r"axis 'BLOK_M': the axes are .*mean BLOCK_M\?"):
-        space.replace(BLOK_M=[2])
 
 
 HUGE = {name: range(60) for name in "ABCDEFGH"}
@@ -394,14 +380,8 @@ def test_points_are_the_configs(
     assert list(points.led_by(other)) == [other, *configs]
 
 
-def test_constraints_are_functions_or_constraints() -> None:
-    """A function is named by its own name; anything else is refused in one line."""
-
-    def fits(BLOCK: int) -> bool:
-        return BLOCK < 64
-
+def test_constraints_are_functions() -> None:
+    """A function is named by its own name."""
     space = Space({"BLOCK": [32, 64]}, constraints=[fits])
     assert [config.kwargs["BLOCK"] for config in space] == [32]
     assert space.constraints[0].name == "fits"
-    with pytest.raises(SpaceError, match=r"^constraint 'BLOCK < 64': give a Constraint, or a func"):
-        Space({"BLOCK": [32]}, constraints=["BLOCK < 64"])  # type: ignore[list-item]

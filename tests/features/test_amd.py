@@ -118,26 +118,3 @@ def test_resources_are_the_code_objects(machine: str, edge: int, settings: Setti
     assert rsrc1 & 63 == math.ceil(found.regs_per_thread / 8) - 1
     assert ((rsrc3 & 63) + 1) * 4 >= found.regs_per_thread - found.agprs
     assert (edge == 256) == (found.spill_words > 0)
-
-
-@pytest.mark.slow(seconds=2)
-def test_options_of_the_compiler(launch: Launch) -> None:
-    """`matrix_instr_nonkdim`, `kpack` and `waves_per_eu` reach AMD's compiler; work is the same."""
-    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
-    values = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
-
-    def read(**options: int) -> LaunchReading:
-        return launch(problem, Config({**values, **options}, num_warps=4), "MI300X")
-
-    plain, small, packed, crowded = (
-        read(),
-        read(matrix_instr_nonkdim=16),
-        read(kpack=2),
-        read(waves_per_eu=4),
-    )
-    assert {r.cycles.flops for r in (plain, small, packed, crowded)} == {2 * 128 * 128 * 512}
-    # A 16 x 16 x 16 product is half a 32 x 32 x 8 one.
-    assert small.profile.static["tensor_all"] == 2 * plain.profile.static["tensor_all"]
-    assert packed.profile.static["shared_all"] != plain.profile.static["shared_all"]
-    assert crowded.profile.static["regs_per_thread"] <= 128
-    assert plain.profile.static["regs_per_thread"] > 128

@@ -19,7 +19,7 @@ from asmtune.predict.prune.arithmetic import GLUON_NOTE
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from tests.gluon_kernels import scale_problem, scale_space, small_dot
+from tests.gluon_kernels import scale_problem, small_dot
 from tests.workload.workload_lowering import flops, moved
 
 GEMM = Path(__file__).parents[2] / "examples" / "gluon_matmul.py"
@@ -97,12 +97,3 @@ def test_rules_of_tritons_own_instructions_do_not_bind_gluon(settings: Settings)
         assert verdict.features is not None
         assert verdict.features["text_mma_sync"] > 0
         assert verdict.features["program_flops"] == 2 * 256 * 64 * 16
-
-
-@pytest.mark.parametrize("target", ["A100", "B200", "RTX5090"])
-def test_a_plain_gluon_kernel_is_ranked_on_other_devices(target: str, settings: Settings) -> None:
-    """The memory and the time of a copy are known on each."""
-    report = funnel(settings, target).prune(scale_problem(), scale_space())
-    assert [verdict.failure for verdict in report.verdicts if verdict.failure] == []
-    assert {v.features["unique_bytes"] for v in report.verdicts if v.features} == {4096 * 8}
-    assert all((verdict.predicted_us or 0) > 0 for verdict in report.verdicts)

@@ -6,8 +6,10 @@ import pytest
 
 from asmtune.core.config import Config
 from asmtune.ir.asm.nvptx import OpClass
-from asmtune.kernels import tiled_matmul as matmul
-from tests.launch_kernels import Launch, persistent
+from asmtune.predict.features.catalog import FEATURES
+from asmtune.predict.features.reader import launch_features
+from tests.launch_kernels import COMPILED, WITH_TENSOR_CORES, Launch, persistent
+from tests.sample_kernels import product_problem
 
 MACHINES = ("A100", "H200", "B200")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -27,25 +29,14 @@ def test_segments_are_the_kernel(machine: str, flatten: bool, launch: Launch) ->
     assert profile.static["unknown_all"] == 0
 
 
-@pytest.mark.parametrize(
-    ("machine", "tile", "warps", "expected"),
-    [
-        # wgmma: K steps of 32 bytes x (64 rows of A + N of B) x 32 bytes, a group of 4 warps.
-        ("H200", (64, 64, 32), 4, 2 * (64 + 64) * 32),
-        ("H200", (128, 128, 64), 8, 4 * (64 + 128) * 32 * 2),
-        # tcgen05 reads A and B once, whatever the warps.
-        ("B200", (128, 128, 64), 8, 4 * (128 + 128) * 32),
-        # mma.sync reads registers.
-        ("A100", (128, 128, 64), 8, 0),
-    ],
-)
-def test_operands(
-    machine: str, tile: tuple[int, int, int], warps: int, expected: int, launch: Launch
-) -> None:
-    """Tensor instructions that read shared memory count the bytes of A and B."""
-    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
-    values = dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True))
-    config = Config({**values, "GROUP_M": 8}, num_warps=warps)
-    segments = launch(problem, config, machine).profile.segments
-    assert {segment.operand_bytes for segment in segments if segment.flops} == {expected}
-    assert all(segment.operand_bytes == 0 for segment in segments if not segment.flops)
+@pytest.mark.slow(seconds=1)
+@pytest.mark.parametrize("machine", COMPILED)
+def test_every_target(machine: str, launch: Launch) -> None:
+    """Each shipped target gives every feature of a launch as a finite number not below 0."""
+    reading = launch(product_problem(), Config(TILE, num_stages=2), machine)
+    features = launch_features(reading.profile, reading.work, reading.target)
+    assert set(features) == set(FEATURES)
+    assert all(0 <= value < float("inf") for value in features.values())
+    assert features["programs"] == 64
+    if machine in WITH_TENSOR_CORES:
+        assert features["program_flops"] * 64 == 2 * 512 * 512 * 1024

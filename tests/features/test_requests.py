@@ -18,12 +18,6 @@ def request(lanes: tuple[tuple[int, ...], ...], *registers: tuple[int, ...]) -> 
     return Request((1 << 10,) * rank, 2, rank - 1, lanes, registers)
 
 
-def test_neighbours_share_sectors() -> None:
-    """Thirty-two halves beside each other are two sectors of one line."""
-    found = touched(request(ROW), (1,), 2)
-    assert (found.sectors, found.lines, found.fresh, found.lanes) == (2, 1, 1, 1)
-
-
 def test_a_lane_a_row_asks_for_a_sector_each() -> None:
     """Rows 256 bytes apart are 32 sectors and lie in one half of the lines' tags."""
     column = tuple((1 << bit, 0) for bit in range(5))
@@ -41,14 +35,6 @@ def test_neighbours_of_a_thread_come_again() -> None:
     single, wide = (touched(request(lanes, *registers), (1,), width) for width in (2, 16))
     assert single.sectors == wide.sectors == 16
     assert (single.fresh, wide.fresh) == (1 / 8, 1)
-
-
-def test_a_row_off_its_sector_touches_one_more() -> None:
-    """Rows of 301 halves begin anywhere in a sector."""
-    lanes = (*(((0, 1 << bit)) for bit in range(4)), (1, 0))
-    aligned = touched(request(lanes, (2, 0)), (304, 1), 2)
-    crooked = touched(request(lanes, (2, 0)), (301, 1), 2)
-    assert aligned.sectors < crooked.sectors <= aligned.sectors + 2
 
 
 def test_elements_that_repeat_share_sectors() -> None:

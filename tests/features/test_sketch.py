@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-import torch
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
@@ -25,12 +22,11 @@ from asmtune.ir.ttir.work import Work
 from asmtune.kernels import _hopper_gemm
 from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.profile import Profile
-from asmtune.predict.features.reader import ProfileReader, launch_features
+from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.features.sketch.reader import SketchReader
-from tests.asm.fixture_kernels import fused_math, lock_add, nested
 from tests.compile.making import sketch_one
-from tests.launch_kernels import looped, pointers
-from tests.sample_kernels import product_problem, row_sum_problem, tensor
+from tests.launch_kernels import looped
+from tests.sample_kernels import product_problem, row_sum_problem
 
 MACHINES = ("A100", "H200", "B200", "RTX5090")
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -65,16 +61,6 @@ def total(profile: Profile, kind: OpClass) -> int:
     return sum(segment.classes.get(kind, 0) for segment in profile.segments)
 
 
-def moved(profile: Profile, space: str) -> Counter[tuple[str, bool]]:
-    """Bytes of a thread's memory instructions, by direction and whether they are copies."""
-    found: Counter[tuple[str, bool]] = Counter()
-    for segment in profile.segments:
-        for traffic, number in segment.traffic.items():
-            if traffic.space == space:
-                found[traffic.direction, traffic.copies] += traffic.bytes * number
-    return found
-
-
 @pytest.mark.slow(seconds=1)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
@@ -97,17 +83,6 @@ def test_flops_are_the_kernels(
     assert reading.cycles.flops * work.programs == 2 * 256 * 256 * 512
     kinds = {kind for segment in built.segments for kind in segment.flops}
     assert {kind for segment in sketched.segments for kind in segment.flops} == kinds
-
-
-@pytest.mark.parametrize("machine", ["A100", "H200"])
-@pytest.mark.parametrize("stages", [2, 3, 4])
-def test_copies_of_a_pipeline(stages: int, machine: str, both: Both) -> None:
-    """Asynchronous copies, before the loop and in it, are the assembly's, byte for byte."""
-    sketched, built, _ = both(product_problem(), Config(TILE, num_stages=stages), machine)
-    assert moved(sketched, "global") == moved(built, "global")
-    for mine, theirs in zip(sketched.segments, built.segments, strict=True):
-        assert mine.classes.get(OpClass.ASYNC_COPY) == theirs.classes.get(OpClass.ASYNC_COPY)
-        assert mine.operand_bytes == theirs.operand_bytes
 
 
 @pytest.mark.parametrize("cap", [None, 64, 168])
@@ -187,28 +162,3 @@ def test_damaged_text_is_a_parse_error(settings: Settings) -> None:
     half = sketch.ttgir[: sketch.ttgir.index("scf.for") + 200]
     with pytest.raises(ParseError):
         SketchReader(load_target("H200"))(Sketch("", "sm_90", half, sketch.metadata))
-
-
-UNSEEN: dict[str, tuple[Any, dict[str, Any], Config]] = {
-    "nested loops": (nested, {"n": 5, "m": 7}, Config({"BLOCK": 256})),
-    "a spin lock": (lock_add, {}, Config({"BLOCK": 256})),
-    "special functions": (fused_math, {"n": 999}, Config({"BLOCK": 1024})),
-}
-
-
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("name", UNSEEN)
-def test_other_kernels(name: str, machine: str, both: Both) -> None:
-    """Kernels of other kinds are cut into the loops that they have, and counted."""
-    kernel, arguments, config = UNSEEN[name]
-    tensors = pointers(torch.float32, "x_ptr", "y_ptr")
-    if kernel is lock_add:
-        tensors["lock_ptr"] = tensor(torch.int32, 1)
-    sketched, built, work = both(Problem(kernel, {**tensors, **arguments}, (4,)), config, machine)
-    if kernel is nested:
-        assert [s.parent for s in sketched.segments] == [None, 0, 1]
-    target = load_target(machine)
-    mine, theirs = (launch_features(profile, work, target) for profile in (sketched, built))
-    for feature in ("special_cycles", "issue_cycles"):
-        assert mine[feature] == pytest.approx(theirs[feature], rel=0.6), feature
-    assert bool(total(sketched, OpClass.ATOMIC)) == bool(total(built, OpClass.ATOMIC))

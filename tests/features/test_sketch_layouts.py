@@ -95,12 +95,6 @@ def test_linear_is_read_as_written() -> None:
     assert (layout.fast, layout.width) == (1, 2)
 
 
-@given(shape=st.lists(st.sampled_from([1, 2, 8, 16]), min_size=1, max_size=3))
-def test_unknown_layouts_have_a_default(shape: list[int]) -> None:
-    """An encoding without a name here still holds every element."""
-    assert covers(layout_of("#ttg.unheard<{}>", tuple(shape), 4), tuple(shape))
-
-
 def test_distinct_elements() -> None:
     """Axes along which nothing differs, and vectors that are asked for as one, are not counted."""
     text = "#ttg.blocked<{sizePerThread = [2, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>"  # noqa: E501

@@ -45,14 +45,6 @@ def test_suggested_configs_are_ranked_and_faster(us: float, factor: float, ranke
     assert named == [other] * (ranked and us * factor < us * (1 - FASTER))
 
 
-def test_nothing_to_try_without_a_prediction() -> None:
-    """A config that did not compile, or has no term told, is not compared by terms."""
-    assert suggestions(Verdict(Config({}), False, "compile"), [verdict(1.0)]) == ()
-    own = Verdict(Config({}), True, rank=2, predicted_us=9.0)
-    (only,) = suggestions(own, [verdict(1.0)])
-    assert (only.term, only.term_us) == (None, None)
-
-
 def test_nearest_is_never_the_config_itself() -> None:
     """Nor anything where there is no other."""
     own = verdict(5.0)

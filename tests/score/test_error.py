@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from asmtune.predict.score.error import (
     MOST,
     Cut,
     Errors,
-    gaps_of,
     shipped_errors,
 )
 from asmtune.workshop.replay.measured_error import COUNTS, GAPS, RankedTask, error_table
@@ -96,14 +96,6 @@ def test_the_low_end() -> None:
         assert table.cut(1).low == pytest.approx(low)
 
 
-def test_between_the_limits() -> None:
-    """A cut between those measured is taken for the next smaller one."""
-    table = error_table([RankedTask("a", [-0.01 * i for i in range(50)], [0.0] * 50)])
-    assert (table.cut(29, 0.19).count, table.cut(29, 0.19).gap) == (25, 0.15)
-    assert table.counts == COUNTS
-    assert table.gaps == GAPS
-
-
 def test_the_size_of_a_cut() -> None:
     """Ranks within the gap, five at least, as many as the count and as there are at most."""
     gaps = [0.0, 0.1, 0.2, 0.2, 0.2, 0.2, 0.3, 0.9]
@@ -111,14 +103,6 @@ def test_the_size_of_a_cut() -> None:
     for (count, gap), size in sizes.items():
         assert Cut(count, gap, 1.0, 0.0, 1.0, 1.0).size(gaps) == size
     assert Cut(math.inf, math.inf, 1.0, 0.0, 1.0, 1.0).size(gaps[:3]) == 3
-
-
-def test_gaps() -> None:
-    """Each score's distance to the best, also where the last, or all, are infinitely bad."""
-    bad = float("-inf")
-    assert gaps_of([3.0, 1.5, bad]) == [0.0, 1.5, math.inf]
-    assert gaps_of([bad, bad]) == [0.0, 0.0]
-    assert gaps_of([]) == []
 
 
 def errors() -> Errors:
@@ -161,31 +145,28 @@ DAMAGE = {
     "no 'share'": lambda d: d["tables"][0].pop("share"),
     "zip()": lambda d: d["tables"][0]["dropped"].pop(),
 }
+CONTENTS = [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"3"]
 
 
-@pytest.mark.parametrize("says", DAMAGE)
-def test_a_damaged_file(says: str, tmp_path: Path) -> None:
-    """What is missing is named in one line, with the file and what to do."""
-    path = tmp_path / "error.json"
-    errors().save(path)
-    document = json.loads(path.read_text())
-    DAMAGE[says](document)
-    path.write_text(json.dumps(document))
-    with pytest.raises(ParseError) as caught:
-        Errors.load(path)
-    for part in (says, str(path), "asmtune model train --error"):
-        assert part in str(caught.value)
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b"3"])
-def test_what_is_no_such_file(content: bytes, tmp_path: Path) -> None:
-    """Other contents, and no file at all, are refused likewise."""
+def test_a_damaged_file(tmp_path: Path) -> None:
+    """One line has what is missing, the file and what to do; other contents are refused as well."""
     path = tmp_path / "error.json"
     with pytest.raises(ParseError, match="No such file"):
         Errors.load(path)
-    path.write_bytes(content)
-    with pytest.raises(ParseError, match="scorers' errors"):
-        Errors.load(path)
+    errors().save(path)
+    whole = path.read_text()
+    for says, damage in DAMAGE.items():
+        document = json.loads(whole)
+        damage(document)
+        path.write_text(json.dumps(document))
+        with pytest.raises(ParseError, match=re.escape(says)) as caught:
+            Errors.load(path)
+        assert f"{path}: " in str(caught.value)
+        assert str(caught.value).endswith("run asmtune model train --error")
+    for content in CONTENTS:
+        path.write_bytes(content)
+        with pytest.raises(ParseError, match="scorers' errors"):
+            Errors.load(path)
 
 
 def test_the_shipped_tables() -> None:

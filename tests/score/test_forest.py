@@ -50,14 +50,6 @@ def test_predicts_as_scikit_learn(seed: int, rows: int, trees: int, leaf: int, k
     assert predicted == pytest.approx(model.predict(asked), abs=1e-6)
 
 
-def test_extreme_values_end_at_a_leaf() -> None:
-    """Infinities and NaN walk to a leaf like any number, and no rows give no predictions."""
-    made = forest()
-    odd = np.array([[np.nan] * COLUMNS, [np.inf] * COLUMNS, [-np.inf] * COLUMNS], np.float32)
-    assert np.isfinite(made.predict(odd)).all()
-    assert made.predict(np.zeros((0, COLUMNS), np.float32)).shape == (0,)
-
-
 def test_saved_and_loaded(tmp_path: Path) -> None:
     """A loaded forest predicts the same; its file is the user's alone, and nothing else is left."""
     made, path = forest(), tmp_path / "models" / "a.npz"
@@ -68,12 +60,6 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     x = np.random.default_rng(1).normal(size=(40, COLUMNS)).astype(np.float32)
     assert (Forest.load(path, COLUMNS, "id").predict(x) == made.predict(x)).all()
-
-
-def test_another_identity_is_refused(tmp_path: Path) -> None:
-    """A forest of other rows or of other columns is not used."""
-    path = tmp_path / "a.npz"
-    forest().save(path)
     for columns, identity in ((COLUMNS, "other"), (COLUMNS + 1, "id")):
         with pytest.raises(ParseError, match="fitted from something else"):
             Forest.load(path, columns, identity)

@@ -20,7 +20,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score import examples, learned
-from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
+from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.learned import DATA, Learned, fit, rank
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate
@@ -216,16 +216,14 @@ def test_rows_saved_and_loaded(source: Path, tasks: tuple[TaskRows, ...], tmp_pa
 
 
 def test_thinned(target: Target) -> None:
-    """Of a large task the fastest third stays, with its scale; a small one stays whole."""
+    """The fastest third of a large task stays, with its scale; a small one stays whole."""
     found = features(3, 500)
     task = TaskRows.of(("a", {}, "float16"), found, times(found), target)
     thin = task.thinned()
-    assert len(thin.slowdown) == MOST_ROWS
-    assert thin.scale is task.scale
-    fastest = np.sort(task.slowdown)[: MOST_ROWS // 3]
+    assert len(thin.slowdown) == examples.MOST_ROWS
+    fastest = np.sort(task.slowdown)[: examples.MOST_ROWS // 3]
     assert set(fastest.tolist()) <= set(thin.slowdown.tolist())
-    assert (task.thinned().slowdown == thin.slowdown).all()
-    assert thin.thinned() is thin
+    assert (thin.scale, thin.thinned()) == (task.scale, thin)
 
 
 def test_rows_that_do_not_fit(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.forest import Forest
-from asmtune.predict.score.learned import BEST_RANKED, columns_of_pairs, fit_pairs, reordered
+from asmtune.predict.score.learned import BEST_RANKED, fit_pairs, reordered
 from asmtune.predict.score.vectors import BASE, Scale
 
 STAGES = BASE.index("stages")
@@ -63,16 +63,3 @@ def test_the_rest_stays(forest: Forest, count: int, seed: int) -> None:
     assert (moved[rest] == scores[rest]).all()
     turned = reordered(forest, one.base[::-1], one.scale, scores[::-1])[::-1]
     assert turned == pytest.approx(moved)
-
-
-def test_without_near_ties() -> None:
-    """Tasks of one good config each have no pairs to fit, and say so by None."""
-    lone = task(1)
-    lone.slowdown[:] = 3.0
-    lone.slowdown[0] = 0.0
-    assert fit_pairs([lone], 1, "") is None
-
-
-def test_columns(forest: Forest) -> None:
-    """A pair has as many columns as the cache expects of a forest that it reads."""
-    assert forest.columns == columns_of_pairs(len(BASE))

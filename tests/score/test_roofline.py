@@ -128,19 +128,12 @@ def test_by_hand() -> None:
     # DRAM beside it: the longer one, and a share of the other, which starts the program.
     rate = H200.measured_dram_bytes_per_s
     assert rate is not None
+    bare = replace(H200, measured_dram_bytes_per_s=None)
+    assert dram_rate(bare) == DRAM_SHARE * H200.dram_bytes_per_s
     start = START_CYCLES / H200.clock_hz * 1e6
     assert us({"unique_bytes": rate / 1e3, "programs": 1.0}) == pytest.approx(
         1000 + OVERLAP_SHARE * start + LAUNCH_US
     )
-
-
-def test_dram_rate() -> None:
-    """A measured rate stands before the datasheet's, of which a copy reaches a share."""
-    assert dram_rate(H200) == H200.measured_dram_bytes_per_s
-    bare = replace(H200, measured_dram_bytes_per_s=None)
-    assert dram_rate(bare) == DRAM_SHARE * H200.dram_bytes_per_s
-    slower = replace(H200, dram_bytes_per_s=H200.dram_bytes_per_s / 2)
-    assert dram_rate(slower) == DRAM_SHARE * slower.dram_bytes_per_s
 
 
 def test_scores() -> None:

@@ -27,12 +27,6 @@ def test_chance_is_uniform_and_seeded() -> None:
     assert chance.draws > 100
 
 
-def test_an_unknown_scorer() -> None:
-    """An unknown name is refused with the list and the nearest."""
-    with pytest.raises(InputError, match=r"unknown scorer 'rooflin': .*did you mean roofline\?"):
-        make_scorer("rooflin")
-
-
 def features(**counts: float) -> Features:
     """Features of which a few are not 0."""
     return Features({**dict.fromkeys(FEATURES, 0.0), **counts})

@@ -27,16 +27,6 @@ def features(**values: float) -> Features:
     return Features({**dict.fromkeys(FEATURES, 0.0), **given})
 
 
-def test_a_column_a_name(target: Target) -> None:
-    """Every name is unique and has its column, for one candidate as for many."""
-    assert len(set(NAMES)) == len(NAMES)
-    for count in (1, 7):
-        base = base_columns([features()] * count, target)
-        assert base.shape == (count, len(BASE))
-        assert vectors(base, Scale.of(base)).shape == (count, len(NAMES))
-        assert np.isfinite(base).all()
-
-
 def test_by_hand(target: Target) -> None:
     """Microseconds follow from cycles, programs, SMs and the clock."""
     one = features(programs=3.0 * target.sms, tensor_cycles=1000.0, regs_per_thread=127.0)

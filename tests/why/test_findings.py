@@ -27,16 +27,6 @@ def test_a_plain_copy_has_no_finding(settings: Settings) -> None:
     assert reasons.findings == ()
 
 
-@pytest.mark.slow(seconds=5)
-def test_a_transpose_is_uncoalesced_where_it_writes(settings: Settings) -> None:
-    """Its store is uncoalesced by rows, and not by blocks."""
-    reasons = why(square_problem(kernels.transpose, 4096), [BLOCK], settings)
-    assert kinds(reasons) == {"uncoalesced access"}
-    config = Config({"BLOCK": 64}, num_warps=4)
-    by_blocks = why(square_problem(kernels.transpose_by_blocks, 4096), [config], settings)
-    assert "uncoalesced access" not in kinds(by_blocks)
-
-
 @pytest.mark.slow(seconds=8)
 def test_few_stages(settings: Settings) -> None:
     """One stage waits; with four stages there is no such finding."""
