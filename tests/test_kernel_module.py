@@ -131,18 +131,17 @@ def test_one_file_is_one_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert load_kernel_module(str(other)).kernel is not first.kernel
 
 
-@pytest.mark.parametrize("part", ["kernel", "space", "SHAPES", "DTYPES"])
-def test_missing_part_of_our_form(part: str) -> None:
+def test_missing_part_of_our_form() -> None:
     """A module that lacks a part, or has no dtypes, is refused with the part's name."""
-    module = ModuleType("mine")
-    module.__file__ = "mine.py"
     parts = {"kernel": None, "space": dict, "SHAPES": [], "DTYPES": ["fp16"], "problem": None}
-    for name, value in parts.items():
-        setattr(module, name, value)
-    assert from_python_module(module).dtypes == ("fp16",)
-    delattr(module, part)
-    with pytest.raises(ProblemError, match=f"^kernel module mine defines no '{part}'"):
-        from_python_module(module)
+    for part in ("kernel", "space", "SHAPES", "DTYPES"):
+        module = ModuleType("mine")
+        module.__file__ = "mine.py"
+        vars(module).update(parts)
+        assert from_python_module(module).dtypes == ("fp16",)
+        delattr(module, part)
+        with pytest.raises(ProblemError, match=f"^kernel module mine defines no '{part}'"):
+            from_python_module(module)
 
 
 def test_interrupted_import_leaves_no_module(tmp_path: Path) -> None:
@@ -171,34 +170,33 @@ def test_unknown_references(monkeypatch: pytest.MonkeyPatch, reference: str, mes
     assert "\n" not in str(caught.value)
 
 
-def test_shape_must_have_the_modules_dimensions(tmp_path: Path) -> None:
+def test_shape_must_have_the_modules_dimensions() -> None:
     """Missing and unknown dimensions are named, with a shape that works; optional ones added."""
     module = load_kernel_module("tiled_matmul")
     shape = {"M": 1, "N": 2, "K": 3}
     assert module.check_shape(shape) == shape
-    with pytest.raises(ProblemError, match="matmul: the shape lacks N, K; write --shape M=4096,N="):
-        module.check_shape({"M": 1})
-    with pytest.raises(ProblemError, match="matmul has no dimension 'L'; write --shape M=4096"):
-        module.check_shape({**shape, "L": 1})
     batched = load_kernel_module("matmul")
     assert batched.check_shape(shape) == {"batch": 1, **shape}
     assert batched.check_shape({"batch": 3, **shape})["batch"] == 3
+    for wrong, message in (
+        ({"M": 1}, "the shape lacks N, K; write --shape M=4096,N="),
+        ({**shape, "L": 1}, "matmul has no dimension 'L'; write --shape M=4096"),
+        ({**shape, "M": 4.0}, "M is 4.0; expected a whole number, written as 4"),
+        ({**shape, "M": 0}, "M is 0; expected a whole number from 1"),
+    ):
+        with pytest.raises(ProblemError, match=message):
+            module.check_shape(wrong)
     free = KernelModule("free", None, dict, dict, (), ("fp16",))
     assert free.check_shape({"any": 1}) == {"any": 1}
 
 
 def test_single_functions(tmp_path: Path) -> None:
-    """`file.py:name` gives a Triton function; a plain one is decorated."""
+    """`file.py:name` gives a Triton function; a plain one is decorated; others are refused."""
     path = write(tmp_path, TUNED)
     assert load_function(f"{path}:kernel").arg_names[0] == "x_ptr"
     assert load_function(f"{path}:plain").arg_names == ["x_ptr", "n"]
     assert jit_function(load_function(f"{path}:tuned")) is load_function(f"{path}:kernel")
     assert load_function("asmtune.kernels.tiled_matmul:kernel").arg_names[:2] == ["a_ptr", "b_ptr"]
-
-
-def test_names_that_are_no_function(tmp_path: Path) -> None:
-    """A name that is not there, or is no function, is refused."""
-    path = write(tmp_path, TUNED)
     for name, message in (("kernal", "did you mean kernel"), ("SHAPES", "is not a Triton kernel")):
         with pytest.raises(ProblemError, match=message):
             load_function(f"{path}:{name}")

@@ -13,8 +13,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.base.errors import ProblemError
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
-from asmtune.triton_api.autotuners import without_autotuner
-from asmtune.triton_api.jit_functions import jit_function
 
 
 @triton.jit
@@ -113,16 +111,6 @@ def test_grids_within_the_limits() -> None:
     assert launched(grid=lambda v: (int(v["factor"]),)).programs(CONFIG) == (2, 1, 1)
 
 
-def test_jit_function_is_under_every_decorator() -> None:
-    """Heuristics and autotune are taken off; what is no kernel is refused by name."""
-    tuned = triton.autotune([triton.Config({"BLOCK": 64})], key=["n"])(even)
-    assert jit_function(scale) is jit_function(even) is jit_function(tuned) is scale
-    with pytest.raises(ProblemError, match=r"'arguments' is not a Triton kernel: .*@triton.jit"):
-        jit_function(arguments)
-    with pytest.raises(ProblemError, match="3 is not a Triton kernel"):
-        Problem(3, {}, (1,))
-
-
 def test_memory_behind_arguments() -> None:
     """Tensors and host descriptors count with their bytes; of a tensor's part only that part."""
     whole = torch.empty(64, 32, dtype=torch.float16, device="meta")
@@ -135,18 +123,3 @@ def test_memory_behind_arguments() -> None:
     }
     sizes = Problem(scale, arguments, (1,)).tensor_bytes
     assert sizes == {"x": 4096, "all": 4096, "part": 1024, "again": 4096}
-
-
-def test_autotuners_are_taken_off_and_rules_stay() -> None:
-    """A kernel under Triton's autotuner and rules keeps the rules, in either order."""
-    tuned = triton.autotune([triton.Config({"BLOCK": 64})], key=[])
-    ruled = triton.heuristics({"EVEN": lambda values: values["n"] % values["BLOCK"] == 0})
-    assert without_autotuner(scale) is scale
-    assert without_autotuner(tuned(scale)) is scale
-    for kernel in (ruled(tuned(scale)), tuned(ruled(scale))):
-        plain = without_autotuner(kernel)
-        assert set(plain.values) == {"EVEN"}
-        assert plain.fn is scale
-    both = ruled(tuned(scale))
-    without_autotuner(both)
-    assert hasattr(both.fn, "configs"), "the user's own is as it was"

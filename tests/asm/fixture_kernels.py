@@ -141,19 +141,3 @@ def scaled_gemm(
         sb = tl.load(sb_ptr + n[:, None] * (K // 32) + k * (BK // 32) + kb[None, :])
         acc = tl.dot_scaled(a, sa, "e4m3", b, sb, "e4m3", acc)
     tl.store(c_ptr + m[:, None] * BN + n[None, :], acc)
-
-
-@triton.jit
-def unrolled_gemm(
-    a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
-):
-    """Multiply two tiles in each trip of the main loop."""
-    rows = tl.arange(0, BM)
-    cols = tl.arange(0, BN)
-    ks = tl.arange(0, BK)
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k in tl.range(0, tl.cdiv(K, BK), loop_unroll_factor=2):
-        a = tl.load(a_ptr + rows[:, None] * K + k * BK + ks[None, :])
-        b = tl.load(b_ptr + (k * BK + ks[:, None]) * N + cols[None, :])
-        acc = tl.dot(a, b, acc)
-    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc.to(c_ptr.dtype.element_ty))

@@ -103,112 +103,108 @@ def test_classes() -> None:
     assert [one for one in pairs if classify_amdgpu(one[0]) is not OpClass(one[1])] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "flops", "operand"),
-    [
-        # The ISA guides' tables "MFMA": 2 x M x N x K x blocks.
-        ("v_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 8, "f16"),
-        ("v_mfma_f32_16x16x16_bf16 a[0:3], v[0:1], v[2:3], 0", 2 * 16 * 16 * 16, "bf16"),
-        ("v_mfma_f32_32x32x8bf16_1k a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 8, "bf16"),
-        ("v_mfma_f32_32x32x4f16 a[0:31], v[0:1], v[2:3], 0", 2 * 2 * 32 * 32 * 4, "f16"),
-        ("v_mfma_f32_16x16x1f32 a[0:15], v0, v1, 0", 4 * 2 * 16 * 16, "f32"),
-        ("v_mfma_f32_4x4x4f16 a[0:3], v[0:1], v[2:3], 0", 16 * 2 * 4 * 4 * 4, "f16"),
-        ("v_mfma_f32_32x32x2f32 a[0:15], v0, v1, 0", 2 * 32 * 32 * 2, "f32"),
-        ("v_mfma_f32_32x32x4_xf32 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 4, "xf32"),
-        ("v_mfma_f64_16x16x4_f64 v[0:7], v[8:9], v[10:11], 0", 2 * 16 * 16 * 4, "f64"),
-        ("v_mfma_f64_4x4x4f64 v[0:1], v[8:9], v[10:11], 0", 4 * 2 * 4 * 4 * 4, "f64"),
-        ("v_mfma_i32_32x32x16_i8 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 16, "s8"),
-        ("v_mfma_f32_32x32x16_fp8_bf8 a[0:15], v[0:1], v[2:3], 0", 2 * 32 * 32 * 16, "e4m3"),
-        ("v_mfma_f32_16x16x128_f8f6f4 a[0:3], v[0:7], v[8:15], 0", 2 * 16 * 16 * 128, "e4m3"),
-        (
-            "v_mfma_scale_f32_32x32x64_f8f6f4 a[0:15], v[0:7], v[8:15], 0, v16, v17"
-            " op_sel_hi:[0,0,0] cbsz:4 blgp:4",
-            2 * 32 * 32 * 64,
-            "e2m1",
-        ),
-        ("v_mfma_f32_16x16x128_f8f6f4 a[0:3], v[0:5], v[8:13], 0 cbsz:2", 65536, "e2m3"),
-        ("v_smfmac_f32_16x16x32_f16 a[0:3], v[0:1], v[2:5], v6", 2 * 16 * 16 * 32, "f16"),
-        ("v_wmma_f32_16x16x16_bf16 v[0:7], v[8:15], v[16:23], v[0:7]", 2 * 16**3, "bf16"),
-    ],
-)
-def test_flops_of_a_product(text: str, flops: int, operand: str) -> None:
+# The ISA guides' tables "MFMA": 2 x M x N x K x blocks, and the type of the first matrix.
+PRODUCTS = {
+    "v_mfma_f32_32x32x8_f16": (2 * 32 * 32 * 8, "f16"),
+    "v_mfma_f32_16x16x16_bf16": (2 * 16 * 16 * 16, "bf16"),
+    "v_mfma_f32_32x32x8bf16_1k": (2 * 32 * 32 * 8, "bf16"),
+    "v_mfma_f32_32x32x4f16": (2 * 2 * 32 * 32 * 4, "f16"),
+    "v_mfma_f32_16x16x1f32": (4 * 2 * 16 * 16, "f32"),
+    "v_mfma_f32_4x4x4f16": (16 * 2 * 4 * 4 * 4, "f16"),
+    "v_mfma_f32_32x32x4_xf32": (2 * 32 * 32 * 4, "xf32"),
+    "v_mfma_f64_16x16x4_f64": (2 * 16 * 16 * 4, "f64"),
+    "v_mfma_f64_4x4x4f64": (4 * 2 * 4 * 4 * 4, "f64"),
+    "v_mfma_i32_32x32x16_i8": (2 * 32 * 32 * 16, "s8"),
+    "v_mfma_f32_32x32x16_fp8_bf8": (2 * 32 * 32 * 16, "e4m3"),
+    "v_mfma_f32_16x16x128_f8f6f4": (2 * 16 * 16 * 128, "e4m3"),
+    "v_mfma_scale_f32_32x32x64_f8f6f4 cbsz:4 blgp:4": (2 * 32 * 32 * 64, "e2m1"),
+    "v_mfma_f32_16x16x128_f8f6f4 cbsz:2": (65536, "e2m3"),
+    "v_smfmac_f32_16x16x32_f16": (2 * 16 * 16 * 32, "f16"),
+    "v_wmma_f32_16x16x16_bf16": (2 * 16**3, "bf16"),
+}
+
+
+def test_flops_of_a_product() -> None:
     """A matrix instruction's FLOPs follow from its shape and its blocks, its type from its name."""
-    op = amdgpu_tensor_op(one(text))
-    assert op is not None
-    assert (op.flops, op.a_type) == (flops, operand)
-    # 256 threads are 4 wavefronts of 64, or 8 of 32.
-    assert op.flops_per_cta(256) == flops * (8 if op.kind == "wmma" else 4)
+    for text, (flops, operand) in PRODUCTS.items():
+        op = amdgpu_tensor_op(one(text))
+        assert op is not None, text
+        assert (op.flops, op.a_type) == (flops, operand), text
+        # 256 threads are 4 wavefronts of 64, or 8 of 32.
+        assert op.flops_per_cta(256) == flops * (8 if op.kind == "wmma" else 4), text
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ds_read_b128 v[0:3], v4", ("shared", "load", 16, False)),
-        ("ds_read_b64_tr_b16 v[0:1], v4 offset:8", ("shared", "load", 8, False)),
-        ("ds_read2_b32 v[0:1], v4 offset1:1", ("shared", "load", 8, False)),
-        ("ds_read2st64_b64 v[0:3], v4 offset1:16", ("shared", "load", 16, False)),
-        ("ds_load_2addr_b64 v[0:3], v4", ("shared", "load", 16, False)),
-        ("ds_read_u16_d16_hi v0, v4", ("shared", "load", 2, False)),
-        ("ds_write_b16 v4, v0", ("shared", "store", 2, False)),
-        ("ds_write2_b64 v4, v[0:1], v[2:3]", ("shared", "store", 16, False)),
-        ("global_load_dwordx3 v[0:2], v4, s[0:1]", ("global", "load", 12, False)),
-        ("global_store_short_d16_hi v4, v0, s[0:1]", ("global", "store", 2, False)),
-        ("buffer_store_dwordx4 v[0:3], v4, s[0:3], 0 offen", ("global", "store", 16, False)),
-        ("global_load_lds_dwordx4 v4, s[0:1]", ("global", "load", 16, True)),
-        ("buffer_load_dword_lds v4, s[0:3], 0 offen lds", ("global", "load", 4, True)),
-        ("global_atomic_pk_add_f16 v4, v0, s[0:1]", ("global", "atomic", 4, False)),
-        ("global_atomic_add_x2 v4, v[0:1], s[0:1]", ("global", "atomic", 8, False)),
-        ("buffer_atomic_cmpswap v[0:1], v4, s[0:3], 0 offen", ("global", "atomic", 4, False)),
-        ("ds_add_f32 v4, v0", ("shared", "atomic", 4, False)),
-        ("scratch_store_dwordx2 off, v[0:1], s0", ("local", "store", 8, False)),
-        ("s_load_dwordx8 s[0:7], s[8:9], 0x0", ("const", "load", 32, False)),
-    ],
-)
-def test_accesses(text: str, expected: tuple[str, str, int, bool]) -> None:
+ACCESSES = """
+ds_read_b128 shared load 16
+ds_read_b64_tr_b16 shared load 8
+ds_read2_b32 shared load 8
+ds_read2st64_b64 shared load 16
+ds_load_2addr_b64 shared load 16
+ds_read_u16_d16_hi shared load 2
+ds_write_b16 shared store 2
+ds_write2_b64 shared store 16
+global_load_dwordx3 global load 12
+global_store_short_d16_hi global store 2
+buffer_store_dwordx4 global store 16
+global_load_lds_dwordx4 global load 16 copies
+buffer_load_dword_lds global load 4 copies
+global_atomic_pk_add_f16 global atomic 4
+global_atomic_add_x2 global atomic 8
+buffer_atomic_cmpswap global atomic 4
+ds_add_f32 shared atomic 4
+scratch_store_dwordx2 local store 8
+s_load_dwordx8 const load 32
+"""
+
+
+def test_accesses() -> None:
     """The width of an access is that of the registers it fills, or of the type it names."""
-    found = amdgpu_access(one(text))
-    assert found is not None
-    assert (found.space, found.direction, found.bytes, found.copies) == expected
+    for line in ACCESSES.split("\n")[1:-1]:
+        opcode, *expected = line.split()
+        found = amdgpu_access(one(opcode))
+        assert found is not None, line
+        words = [found.space, found.direction, str(found.bytes), *["copies"] * found.copies]
+        assert words == expected, line
 
 
-@pytest.mark.parametrize(
-    ("text", "still"),
-    [
-        ("s_waitcnt vmcnt(3) lgkmcnt(0)", 3),
-        ("s_waitcnt lgkmcnt(0)", None),
-        ("s_wait_loadcnt 0x2", 2),
-        ("s_wait_loadcnt_dscnt 0x102", 1),
-        ("s_wait_dscnt 0x0", None),
-    ],
-)
-def test_waits(text: str, still: int | None) -> None:
+WAITS = {
+    "s_waitcnt vmcnt(3) lgkmcnt(0)": 3,
+    "s_waitcnt lgkmcnt(0)": None,
+    "s_wait_loadcnt 0x2": 2,
+    "s_wait_loadcnt_dscnt 0x102": 1,
+    "s_wait_dscnt 0x0": None,
+}
+
+
+def test_waits() -> None:
     """A wait names the loads it leaves open, in gfx12's split forms too; or is for the LDS."""
-    assert wait_count(one(text)) == still
+    assert {text: wait_count(one(text)) for text in WAITS} == WAITS
 
 
-@pytest.mark.parametrize(
-    ("text", "read", "written"),
-    [
-        ("v_fma_f32 v0, v1, v2, v3", ["v1", "v2", "v3"], ["v0"]),
-        ("v_fmac_f32_e32 v3, 0x3f666666, v1", ["v3", "v1"], ["v3"]),
-        ("v_dot2c_f32_f16_e32 v0, v1, v2", ["v0", "v1", "v2"], ["v0"]),
-        ("v_smfmac_f32_16x16x32_f16 a0, v1, v2, v3", ["a0", "v1", "v2", "v3"], ["a0"]),
-        ("v_writelane_b32 v40, s30, 0", ["v40", "s30"], ["v40"]),
-        ("global_load_short_d16_hi v1, v2, s[0:1]", ["v1", "v2", "s0", "s1"], ["v1"]),
-        ("global_load_short_d16 v1, v2, off", ["v2"], ["v1"]),
-        ("ds_read_b64 v[4:5], v3", ["v3"], ["v4", "v5"]),
-        ("ds_write_b64 v3, v[4:5]", ["v3", "v4", "v5"], []),
-        ("s_cmp_lt_i32 s6, s7", ["s6", "s7"], ["scc"]),
-        ("global_atomic_add_f32 v4, v0, s[0:1]", ["v4", "v0", "s0", "s1"], []),
-        ("global_atomic_add v5, v4, v0, s[0:1] sc0", ["v4", "v0", "s0", "s1"], ["v5"]),
-    ],
-)
-def test_registers(text: str, read: list[str], written: list[str]) -> None:
+REGISTERS = """
+v_fma_f32 v0, v1, v2, v3 | v1 v2 v3 | v0
+v_fmac_f32_e32 v3, 0x3f666666, v1 | v3 v1 | v3
+v_dot2c_f32_f16_e32 v0, v1, v2 | v0 v1 v2 | v0
+v_writelane_b32 v40, s30, 0 | v40 s30 | v40
+global_load_short_d16_hi v1, v2, s[0:1] | v1 v2 s0 s1 | v1
+global_load_short_d16 v1, v2, off | v2 | v1
+ds_read_b64 v[4:5], v3 | v3 | v4 v5
+ds_write_b64 v3, v[4:5] | v3 v4 v5 |
+s_cmp_lt_i32 s6, s7 | s6 s7 | scc
+global_atomic_add_f32 v4, v0, s[0:1] | v4 v0 s0 s1 |
+global_atomic_add v5, v4, v0, s[0:1] sc0 | v4 v0 s0 s1 | v5
+"""
+"""Instructions, what each reads, and what it writes."""
+
+
+def test_registers() -> None:
     """The destination stands first, and a store has none; each register of a range is named.
 
     What a product adds to has no operand of its own where it is the destination.
     """
-    assert amdgpu_registers(one(text)) == (read, written)
+    for line in REGISTERS.split("\n")[1:-1]:
+        text, read, written = line.split("|")
+        assert amdgpu_registers(one(text.strip())) == (read.split(), written.split()), line
 
 
 def test_a_text() -> None:
@@ -235,34 +231,23 @@ def test_resources_of_a_text() -> None:
     assert (found.spill_words, found.code_bytes) == (2, 144)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not AMDGCN: no .amdgcn_target in 1 lines"),
-        (TEXT.replace("scc1 .LBB0_1", "scc1 .LBB9_9"), "line 20: s_cbranch_scc1 to a label"),
-        (TEXT.partition(".Lfunc_end0")[0], "the text ends inside function scaled"),
-        ('\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n', "no function with a body"),
-    ],
-)
-def test_damaged_texts(text: str, message: str) -> None:
-    """What is not AMDGCN, or ends too early, is refused in a line that says where."""
+DAMAGED = {
+    "not AMDGCN: no .amdgcn_target in 1 lines": "",
+    "line 20: s_cbranch_scc1 to a label": TEXT.replace("scc1 .LBB0_1", "scc1 .LBB9_9"),
+    "the text ends inside function scaled": TEXT.partition(".Lfunc_end0")[0],
+    "no function with a body": '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n',
+    "no kernel 'scaled' in the metadata": TEXT.replace(".name:           scaled", ".name: other"),
+    "has no .sgpr_count": TEXT.replace(".sgpr_c", ".s"),
+    "has no size of code": TEXT.replace("codeLen", "len"),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGED)
+def test_damaged_texts(message: str) -> None:
+    """What is not AMDGCN, ends too early, or lacks a figure, is refused in a line that says so."""
     with pytest.raises(ParseError, match=message) as caught:
-        parse_amdgcn(text)
+        read_resources(DAMAGED[message], parse_amdgcn(DAMAGED[message]).entry.name)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (TEXT, "no kernel 'other' in the metadata"),
-        (TEXT.replace(".name:           scaled", ".name: other").replace(".sgpr_c", ".s"), "sgpr"),
-        (TEXT.replace("scaled", "other").replace("codeLen", "len"), "no size of code"),
-    ],
-)
-def test_damaged_metadata(text: str, message: str) -> None:
-    """Metadata without the kernel, or without one of its figures, is refused by name."""
-    with pytest.raises(ParseError, match=message):
-        read_resources(text, "other")
 
 
 @pytest.mark.slow(seconds=2)

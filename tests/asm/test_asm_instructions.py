@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import ParseError
 from asmtune.ir.asm.counts import count, hottest_loop
-from asmtune.ir.asm.memory import AsmAccess, access, expected_bytes
+from asmtune.ir.asm.memory import access, expected_bytes
 from asmtune.ir.asm.nvptx import KernelEntry, OpClass, classify, entries, registers
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, split_operands
 from asmtune.ir.asm.ptx import parse_ptx
@@ -104,78 +104,60 @@ def instruction(text: str) -> Instruction:
     return Instruction(0, 1, opcode, None, operands, None)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1]", AsmAccess("global", "load", 16)),
-        ("ld.global.nc.L1::no_allocate.v8.f32 {...}, [%rd1]", AsmAccess("global", "load", 32)),
-        ("ld.global.b16 {%rs1}, [%rd1]", AsmAccess("global", "load", 2)),
-        ("st.shared::cta.v2.b64 [%r1], {%rd1, %rd2}", AsmAccess("shared", "store", 16)),
-        ("ld.shared.b128 %rq1, [%r1]", AsmAccess("shared", "load", 16)),
-        ("ld.param.b64 %rd1, [k_param_0]", AsmAccess("param", "load", 8)),
-        ("st.local.u8 [%r1], %rs1", AsmAccess("local", "store", 1)),
-        ("ld.b32 %r1, [%rd1]", AsmAccess("generic", "load", 4)),
-        (
-            "atom.global.gpu.acq_rel.add.v4.f32 {...}, [%rd1], {...}",
-            AsmAccess("global", "atomic", 16),
-        ),
-        ("atom.shared.cas.b32 %r1, [%r2], %r3, %r4", AsmAccess("shared", "atomic", 4)),
-        ("red.global.add.noftz.f16x2 [%rd1], %r1", AsmAccess("global", "atomic", 4)),
-        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {...}, [%r1]", AsmAccess("shared", "load", 16)),
-        ("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {...}", AsmAccess("shared", "store", 8)),
-        (
-            "cp.async.cg.shared.global [%r1], [%rd1], 0x10, %r2",
-            AsmAccess("global", "load", 16, copies=True),
-        ),
-        ("cp.async.ca.shared.global [%r1], [%rd1], 4", AsmAccess("global", "load", 4, copies=True)),
-        ("cp.async.ca.shared.global [%r1]", AsmAccess("global", "load", None, copies=True)),
-        (
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-            " [%r1], [%rd1], 4096, [%r2]",
-            AsmAccess("global", "load", 4096, copies=True),
-        ),
-        (
-            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-            " [%r1], [%rd1, {%r2, %r3}], [%r4]",
-            AsmAccess("global", "load", None, copies=True),
-        ),
-        (
-            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1, %r2}], [%r3]",
-            AsmAccess("global", "store", None, copies=True),
-        ),
-        (
-            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 64",
-            AsmAccess("global", "atomic", 64, copies=True),
-        ),
-        (
-            "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r1, %r2}, [%r3 + 0], 2",
-            AsmAccess("tensor", "load", 8),
-        ),
-        ("tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1}", AsmAccess("tensor", "store", 4)),
-        ("cp.async.commit_group", None),
-        ("cp.async.bulk.prefetch.L2.global [%rd1], 64", None),
-        ("add.s32 %r1, %r2, %r3", None),
-        ("bar.sync 0", None),
-    ],
-)
-def test_accesses(text: str, expected: AsmAccess | None) -> None:
+ACCESSES = """
+ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1] | global load 16
+ld.global.nc.L1::no_allocate.v8.f32 {...}, [%rd1] | global load 32
+st.shared::cta.v2.b64 [%r1], {%rd1, %rd2} | shared store 16
+ld.shared.b128 %rq1, [%r1] | shared load 16
+ld.param.b64 %rd1, [k_param_0] | param load 8
+st.local.u8 [%r1], %rs1 | local store 1
+ld.b32 %r1, [%rd1] | generic load 4
+atom.global.gpu.acq_rel.add.v4.f32 {...}, [%rd1], {...} | global atomic 16
+atom.shared.cas.b32 %r1, [%r2], %r3, %r4 | shared atomic 4
+red.global.add.noftz.f16x2 [%rd1], %r1 | global atomic 4
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {...}, [%r1] | shared load 16
+stmatrix.sync.aligned.m8n8.x2.shared.b16 [%r1], {...} | shared store 8
+cp.async.cg.shared.global [%r1], [%rd1], 0x10, %r2 | global load 16 copies
+cp.async.ca.shared.global [%r1] | global load None copies
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 4096, [%r2] \
+| global load 4096 copies
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier [%r1], [%rd1, {%r2, %r3}], [%r4] \
+| global load None copies
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r1}], [%r3] \
+| global store None copies
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 64 \
+| global atomic 64 copies
+tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r1, %r2}, [%r3 + 0], 2 | tensor load 8
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1} | tensor store 4
+cp.async.commit_group |
+cp.async.bulk.prefetch.L2.global [%rd1], 64 |
+bar.sync 0 |
+"""
+
+
+def test_accesses() -> None:
     """Space, direction and bytes follow from the opcode and, for copies, its operands."""
-    assert access(instruction(text)) == expected
+    for line in ACCESSES.split("\n")[1:-1]:
+        text, _, expected = line.partition(" |")
+        found = access(instruction(text))
+        words = []
+        if found is not None:
+            words = [found.space, found.direction, str(found.bytes), *["copies"] * found.copies]
+        assert words == expected.split(), line
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 32768", 32768),
-        ("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 0x40", 64),
-        ("mbarrier.arrive.expect_tx.shared.b64 _, [%r1], %r2", None),
-        ("mbarrier.arrive.shared::cta.b64 _, [%r1], 128", None),
-        ("ld.global.b32 %r1, [%rd1]", None),
-    ],
-)
-def test_expected_bytes(text: str, expected: int | None) -> None:
+EXPECTED = {
+    "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 32768": 32768,
+    "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], 0x40": 64,
+    "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], %r2": None,
+    "mbarrier.arrive.shared::cta.b64 _, [%r1], 128": None,
+    "ld.global.b32 %r1, [%rd1]": None,
+}
+
+
+def test_expected_bytes() -> None:
     """Only what tells a barrier of bytes, in a literal, counts."""
-    assert expected_bytes(instruction(text)) == expected
+    assert {text: expected_bytes(instruction(text)) for text in EXPECTED} == EXPECTED
 
 
 def test_unknown_opcodes_are_counted() -> None:
@@ -270,21 +252,17 @@ def test_split_operands_keeps_text(text: str) -> None:
     assert joined.replace(",", "").replace(" ", "") == text.replace(",", "").replace(" ", "")
 
 
-@pytest.mark.parametrize(
-    ("directives", "expected"),
-    [
-        ({"reqntid": "128"}, 128),
+def test_threads() -> None:
+    """Threads are the product of the sizes, and unknown where these are no numbers."""
+    for directives, expected in (
         ({"reqntid": "32, 2, 1"}, 64),
         ({"maxntid": "256"}, 256),
         ({"reqntid": "64", "maxntid": "256"}, 64),
         ({"reqntid": "9" * 5000}, None),
         ({"reqntid": "1, x"}, None),
         ({}, None),
-    ],
-)
-def test_threads(directives: dict[str, str], expected: int | None) -> None:
-    """Threads are the product of the sizes, and unknown where these are no numbers."""
-    assert AsmFunction("k", True, (), (), (), directives).threads == expected
+    ):
+        assert AsmFunction("k", True, (), (), (), directives).threads == expected
 
 
 def test_no_entry() -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import fixture_kernels as kernels
-import pytest
-import triton.language as tl
-from asm_dumps import GEMM, compile_kernel
-
-from asmtune.ir.asm.counts import count, hottest_loop
+from asmtune.ir.asm.counts import count
 from asmtune.ir.asm.program import Instruction
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.asm.tensor import TensorOp, tensor_op, tensor_ops
@@ -72,39 +65,3 @@ def test_descriptor_with_two_values_is_unknown() -> None:
     (found,) = tensor_ops(program).values()
     assert found.flops is None
     assert count(program).cta_flops == {}
-
-
-TILES = [(128, 128, 32, 4), (64, 128, 64, 8), (64, 64, 32, 4)]
-KIND = {80: "mma.sync", 90: "wgmma", 100: "tcgen05"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("capability", sorted(KIND))
-@pytest.mark.parametrize(("bm", "bn", "bk", "warps"), TILES)
-def test_main_loop_multiplies_its_tile(
-    capability: int, bm: int, bn: int, bk: int, warps: int
-) -> None:
-    """One trip of a GEMM's main loop does 2 BM BN BK FLOPs a CTA on every architecture."""
-    constexprs = {"BM": bm, "BN": bn, "BK": bk, "ACC": tl.float32}
-    stages = compile_kernel(
-        kernels.gemm, capability, GEMM, constexprs, num_warps=warps, num_stages=3
-    )
-    assert loop_flops(stages["ptx"]) == {KIND[capability]: {1: 2 * bm * bn * bk}}
-
-
-@pytest.mark.parametrize("capability", sorted(KIND))
-def test_unrolled_loop_multiplies_two_tiles(capability: int) -> None:
-    """A main loop unrolled twice does twice the FLOPs in one trip."""
-    stages = compile_kernel(
-        kernels.unrolled_gemm, capability, GEMM, {"BM": 64, "BN": 64, "BK": 32}, num_warps=4
-    )
-    assert loop_flops(stages["ptx"]) == {KIND[capability]: {1: 2 * 2 * 64 * 64 * 32}}
-
-
-def loop_flops(ptx: str) -> dict[str, Any]:
-    """Return the tensor FLOPs a CTA of the hottest loop."""
-    program = parse_ptx(ptx).entry
-    loop = hottest_loop(program)
-    assert loop is not None
-    counts = count(program, loop.blocks)
-    return {kind: dict(depths) for kind, depths in counts.cta_flops.items()}

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
 
 from asmtune.base.errors import ProblemError
+from asmtune.core.config import AMD_OPTIONS, OPTION_AXES
 from asmtune.triton_api import caches, compiler
 from asmtune.triton_api.compiler import Specialised, Toolchain
 from tests import gluon_kernels
@@ -85,24 +89,37 @@ def test_gluon_has_a_front_end_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
         compiler.source_class(gluon_kernels.scale)
 
 
-@pytest.mark.parametrize(
-    ("log", "line"),
-    [
-        ("k.py:7:4: error: bad\nlayout\n", "k.py line 7: bad layout"),
-        ("x error: no such thing", "no such thing"),
-        ("m.cpp:1: f: Assertion `ok' failed.", "Assertion `ok' failed"),
-        ("error: Failures have been detected", ""),
-        ("a remark", ""),
-    ],
-)
-def test_errors_of_mlir_are_one_line(log: str, line: str) -> None:
+LOGS = {
+    "k.py:7:4: error: bad\nlayout\n": "k.py line 7: bad layout",
+    "x error: no such thing": "no such thing",
+    "m.cpp:1: f: Assertion `ok' failed.": "Assertion `ok' failed",
+    "error: Failures have been detected": "",
+    "a remark": "",
+}
+
+
+def test_errors_of_mlir_are_one_line() -> None:
     """The first error on the compiler's stderr is told in one line."""
-    assert compiler.compiler_error(log) == line
+    assert {log: compiler.compiler_error(log) for log in LOGS} == LOGS
 
 
 def test_triton_brings_a_disassembler() -> None:
     """The path is that of a program."""
     assert Path(compiler.disassembler()).is_file()
+
+
+def test_names_are_those_of_the_options_object() -> None:
+    """A launch may give what the options of Triton's backends hold, asmtune's axes among it."""
+    targets = (GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64))
+    options = [make_backend(target).parse_options({}) for target in targets]
+    assert compiler.option_names() == {field.name for each in options for field in fields(each)}
+    assert compiler.option_names() >= AMD_OPTIONS.keys()
+    assert compiler.option_names() >= {
+        *OPTION_AXES,
+        "launch_pdl",
+        "enable_fp_fusion",
+        "ir_override",
+    }
 
 
 def test_variables_and_identities_of_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

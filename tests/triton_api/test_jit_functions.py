@@ -37,7 +37,7 @@ def test_kernels_are_known_under_decorators(kernel: Any) -> None:
     assert jit_functions.is_gluon(kernel) == (kernel is gluon_kernels.scale)
 
 
-@pytest.mark.parametrize("value", [None, triton.JITFunction, triton, len, [tiny]])
+@pytest.mark.parametrize("value", [None, 3, triton.JITFunction, triton, len, [tiny]])
 def test_other_values_are_no_kernels(value: Any) -> None:
     """Classes, modules, functions and lists are no kernels, and have no JIT function."""
     assert not jit_functions.is_kernel(value)
