@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.core.inputs.sizes import Sizes
+from asmtune.core.inputs.plain_functions import Sizes
 from tests.command_lines import Commands
 
 LARGE = 2**62
