@@ -109,34 +109,3 @@ def test_a_kernel_module_offers_what_it_computed(kind: str, name: str) -> None:
     assert isinstance(own, IndexValues)
     assert table.values.tolist() == own.values.tolist()
     assert (table.source, own.source) == ("the kernel module's values", "the launch's own tensor")
-
-
-OLD_FORM = """
-import torch, triton, triton.language as tl
-from asmtune import Space
-
-@triton.jit
-def kernel(x_ptr, n_ptr, BLOCK: tl.constexpr):
-    for i in range(tl.load(n_ptr + tl.program_id(0))):
-        tl.store(x_ptr + i * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
-
-SHAPES, DTYPE = [{"n": 4}], "fp32"
-
-def space():
-    return Space({"BLOCK": (64,)})
-
-def make(shape, device):
-    lengths = torch.randint(1, 9, (shape["n"],), device=device, dtype=torch.int32)
-    args = (torch.empty(1024, device=device), lengths)
-    return {"args": args, "fixed": {}, "grid": (shape["n"],)}
-"""
-
-
-def test_modules_with_make_offer_values_too(tmp_path: Path) -> None:
-    """Numbers that are drawn on the device itself are known as well, and the same each time."""
-    (tmp_path / "old.py").write_text(OLD_FORM)
-    module = load_kernel_module(str(tmp_path / "old.py"))
-    tables = [module.problem({"n": 4}, "fp32", "meta").index_table("n_ptr") for _ in range(2)]
-    first, again = (table.values.tolist() for table in tables if isinstance(table, IndexValues))
-    assert first == again
-    assert all(1 <= length < 9 for length in first)

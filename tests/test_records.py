@@ -24,12 +24,6 @@ def report(*verdicts: Verdict) -> PruneReport:
     )
 
 
-def test_failure_shows_its_first_line() -> None:
-    """The text of a failure is its kind, its stage and the first line of its detail."""
-    assert str(Failure("ptxas", "registers", "\n too many\nmore")) == "registers at ptxas: too many"
-    assert str(Failure("launch", "lost", "  ")) == "lost at launch: "
-
-
 def test_features_are_a_read_only_mapping() -> None:
     """Features compare and iterate as a mapping, keep a copy, and travel between processes."""
     values = {"registers": 32.0, "spills": 0.0}

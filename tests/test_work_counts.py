@@ -17,10 +17,10 @@ from asmtune.core.problem import Problem
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.work_counts import WorkCounts
-from asmtune.workshop.roofline.chart import Load, attainable, roofs_of
+from asmtune.workshop.roofline.chart import Load
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem, tensor
 
-CountsOf = Callable[[Problem, Config], WorkCounts]
+CountsOf = Callable[..., WorkCounts]
 
 TILE = Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32})
 
@@ -61,10 +61,10 @@ def multiplied(a_ptr, b_ptr, c_ptr, SIZE: tl.constexpr, PRECISION: tl.constexpr)
 def counts_of(settings: Settings, target: Target) -> CountsOf:
     """The counts of a config's launch on an H200."""
 
-    def made(problem: Problem, config: Config) -> WorkCounts:
-        front = Funnel(target, make_scorer("roofline"), settings).front(problem)
+    def made(problem: Problem, config: Config, machine: Target = target) -> WorkCounts:
+        front = Funnel(machine, make_scorer("roofline"), settings).front(problem)
         (work,) = front.works([config])
-        return WorkCounts.of(work, target, problem.dtypes.values())
+        return WorkCounts.of(work, machine, problem.dtypes.values())
 
     return made
 
@@ -80,34 +80,24 @@ def test_a_product(counts_of: CountsOf) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "precision", "unit"),
+    ("machine", "dtype", "precision", "unit"),
     [
-        (torch.int8, "tf32", "int8"),
-        (torch.float8_e4m3fn, "tf32", "fp8"),
-        (torch.float32, "tf32", "tf32"),
-        (torch.float32, "ieee", "fp32"),
+        ("H200", torch.int8, "tf32", "int8"),
+        ("H200", torch.float8_e5m2, "tf32", "fp8"),
+        ("A100", torch.float8_e5m2, "tf32", "fp16"),  # Triton widens it
+        ("H200", torch.float32, "tf32", "tf32"),
+        ("H200", torch.float32, "ieee", "fp32"),
     ],
 )
 def test_the_cores_follow_the_operands(
-    counts_of: CountsOf, dtype: torch.dtype, precision: str, unit: str
+    counts_of: CountsOf, machine: str, dtype: torch.dtype, precision: str, unit: str
 ) -> None:
     """Each type has its roof; 32-bit floats in full precision are the ordinary cores' work."""
     pointers = {name: tensor(dtype) for name in ("a_ptr", "b_ptr")}
     pointers["c_ptr"] = tensor(torch.int32 if dtype == torch.int8 else torch.float32)
     problem = Problem(multiplied, {**pointers, "SIZE": 64, "PRECISION": precision}, (1,))
-    found = counts_of(problem, Config({}))
+    found = counts_of(problem, Config({}), load_target(machine))
     assert (found.unit, found.flops) == (unit, 2 * 64**3)
-
-
-def test_widened_products(settings: Settings) -> None:
-    """An A100's tensor cores take no fp8: Triton makes fp16 of it, whose roof its product has."""
-    machine = load_target("A100")
-    pointers = {name: tensor(torch.float8_e5m2) for name in ("a_ptr", "b_ptr")}
-    pointers["c_ptr"] = tensor(torch.float32)
-    problem = Problem(multiplied, {**pointers, "SIZE": 64, "PRECISION": None}, (1,))
-    (work,) = Funnel(machine, make_scorer("roofline"), settings).front(problem).works([Config({})])
-    found = WorkCounts.of(work, machine, problem.dtypes.values())
-    assert (found.unit, found.tensor_flops) == ("fp16", 2 * 64**3)
 
 
 def test_elements(counts_of: CountsOf) -> None:
@@ -148,16 +138,3 @@ def test_what_is_common_is_the_least() -> None:
     assert Load.common([unread]) == Load(0.0, 0.0)
     # The same work on other cores: a product by the ordinary ones.
     assert Load.common([padded, WorkCounts("fp32", 0.0, 120.0, 9.0)]).flops == 120.0
-
-
-def test_roofs_are_the_descriptors() -> None:
-    """Each roof is a figure of the descriptor, with its source; a point is under the lower one."""
-    for machine in map(load_target, ("A100", "H200", "B200", "RTX4090")):
-        roofs = roofs_of(machine, ["fp16", "fp32", "fp16"])
-        assert [roof.name for roof in roofs] == ["DRAM", "L2", "fp32", "fp16"]
-        assert all(roof.source and roof.figure != "user" for roof in roofs)
-        fp16 = machine.flops_per_s("fp16")
-        assert roofs[3].rate == fp16
-        ridge = fp16 / machine.dram_bytes_per_s
-        assert attainable(roofs, "fp16", ridge * 2) == fp16
-        assert attainable(roofs, "fp16", ridge / 2) == pytest.approx(fp16 / 2)

@@ -136,17 +136,6 @@ def test_blocks_of_a_guarded_branch() -> None:
     )
 
 
-def test_branch_past_the_last_instruction_leaves() -> None:
-    """A label with nothing after it is the end of the function, not a block."""
-    assert find_blocks(1, {0: Jump((1,), falls=True)}, {1: "end"}) == (BasicBlock(None, 0, 1, ()),)
-
-
-def test_no_instructions() -> None:
-    """An empty function has no blocks and no loops."""
-    assert find_blocks(0, {}, {}) == ()
-    assert find_loops((), always_work) == ()
-
-
 @given(st.integers(1, 30), st.data())
 def test_every_instruction_is_in_one_block(count: int, data: st.DataObject) -> None:
     """Blocks follow each other without a gap, whatever jumps there are."""

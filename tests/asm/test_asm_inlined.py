@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from asmtune.ir.asm.ptx import parse_ptx
 from asmtune.ir.asm.sass import parse_sass, relocated
 
@@ -49,34 +47,34 @@ def sass(*lines: tuple[str, int, str]) -> str:
     return head + "\n".join(body) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("line", "text", "expected"),
-    [
-        (12, "LDG.E.128 R12, desc[UR8][R20.64]", 9),  # the kernel only stores there
-        (12, "STG.E desc[UR8][R20.64], R12", 12),
-        (11, "LDG.E.128 R12, desc[UR8][R20.64]", 9),
-        (11, "FFMA R12, R23, R12, 1", 11),
-        (10, "MUFU.EX2 R23, R22", 10),
-        (13, "LDG.E.128 R12, desc[UR8][R20.64]", 9),  # the kernel has no such line
-        (13, "CS2R R12, SRZ", 9),
-        (8, "IADD3 R1, R1, 0x1, RZ", 8),
-    ],
-)
-def test_instructions_stand_where_their_statement_does(line: int, text: str, expected: int) -> None:
+LOAD, COMPUTE = "LDG.E.128 R12, desc[UR8][R20.64]", "FFMA R12, R23, R12, 1"
+PLACED = [
+    (12, LOAD, 9),  # the kernel only stores there
+    (12, "STG.E desc[UR8][R20.64], R12", 12),
+    (11, LOAD, 9),
+    (11, COMPUTE, 11),
+    (13, LOAD, 9),  # the kernel has no such line
+    (13, "CS2R R12, SRZ", 9),
+    (8, "IADD3 R1, R1, 0x1, RZ", 8),
+]
+
+
+def test_instructions_stand_where_their_statement_does() -> None:
     """A load put at a line that only computes or stores is one of the piece above it."""
-    listing = relocated(parse_sass(sass(("/masked.py", line, text))), parse_ptx(PTX))
-    (item,) = listing.entry.instructions
-    assert item.source is not None
-    assert (listing.files[item.source[0]], item.source[1]) == ("/masked.py", expected)
+    for line, text, expected in PLACED:
+        listing = relocated(parse_sass(sass(("/masked.py", line, text))), parse_ptx(PTX))
+        (item,) = listing.entry.instructions
+        assert item.source is not None
+        place = listing.files[item.source[0]], item.source[1]
+        assert place == ("/masked.py", expected), (line, text)
 
 
 def test_other_files_and_what_has_no_line() -> None:
     """A line of another file stays, as does all without debug information or inline assembly."""
-    load = "LDG.E.128 R12, desc[UR8][R20.64]"
-    listing = parse_sass(sass(("/other.py", 12, load), ("/masked.py", 12, load)))
+    listing = parse_sass(sass(("/other.py", 12, LOAD), ("/masked.py", 12, LOAD)))
     found = relocated(listing, parse_ptx(PTX)).entry.instructions
     assert [item.source for item in found] == [(1, 12), (2, 9)]
-    bare = parse_sass(sass(("", 0, load)).replace('\t//## File "", line 0\n', ""))
+    bare = parse_sass(sass(("", 0, LOAD)).replace('\t//## File "", line 0\n', ""))
     assert relocated(bare, parse_ptx(PTX)).entry.instructions[0].source is None
     outside = PTX.replace("// begin inline asm", "").replace("// end inline asm", "")
     assert relocated(listing, parse_ptx(outside)) is listing

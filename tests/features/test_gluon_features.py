@@ -17,9 +17,8 @@ from asmtune.core.space.space import Space
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.arithmetic import GLUON_NOTE
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from tests.gluon_kernels import scale_problem, small_dot
+from tests.gluon_kernels import small_dot
 from tests.workload.workload_lowering import flops, moved
 
 GEMM = Path(__file__).parents[2] / "examples" / "gluon_matmul.py"
@@ -67,19 +66,6 @@ def test_every_config_of_the_gemm_is_read(report: PruneReport, settings: Setting
         assert sums <= features["regs_per_thread"] <= 255
         assert features["spill_words"] == 0
         assert (verdict.predicted_us or 0) > 0
-
-
-@pytest.mark.slow(seconds=5)
-def test_a_large_space_is_sketched_whole(settings: Settings) -> None:
-    """Where Triton's kernels would be ranked by arithmetic first, all of Gluon's are sketched."""
-    blocks = [128 << at for at in range(5)]
-    space = Space({"BLOCK": blocks, "num_warps": (1, 2, 4, 8), "num_stages": tuple(range(1, 10))})
-    chosen = Funnel(load_target("H200"), make_scorer("roofline"), settings, compile=Keep(1)).prune(
-        scale_problem(), space
-    )
-    assert len(chosen.verdicts) == 180
-    assert sum(verdict.dropped_at == "sketch" for verdict in chosen.verdicts) >= 170
-    assert sum(GLUON_NOTE in note for note in chosen.notes) == 1
 
 
 def test_rules_of_tritons_own_instructions_do_not_bind_gluon(settings: Settings) -> None:

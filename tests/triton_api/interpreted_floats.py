@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import nullcontext
 
 import numpy as np
@@ -216,16 +215,3 @@ def masked() -> tuple[list[float], str]:
         condition = interpreter_builder.create_icmpEQ(numbers, numbers)
         block = interpreter_builder.create_splat(tl.block_type(tl.int1, [4]), condition)
     return out.tolist(), str(block.data.dtype)
-
-
-def warned() -> list[str]:
-    """Return what is warned of while a kernel computes infinities and NaN."""
-    x, y = torch.zeros(2, 1024).bfloat16()
-    y[::2] = 3e38
-    out = torch.empty(3, 1024, dtype=torch.bfloat16)
-    with warnings.catch_warnings(record=True) as caught, exact_floats():
-        warnings.simplefilter("always", RuntimeWarning)
-        arithmetic[(1,)](x, y, out, BLOCK=1024)
-    assert out[2].isnan().any()
-    assert out[2].isinf().any()
-    return [str(one.message) for one in caught]

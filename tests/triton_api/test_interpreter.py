@@ -66,12 +66,6 @@ def test_nothing_stays_changed() -> None:
 
 
 @pytest.mark.slow
-def test_a_kernels_infinities_are_no_warnings(interpreter: Interpreter) -> None:
-    """NumPy, which computes in the kernel's place, does not warn of its NaN and infinities."""
-    assert interpreter.call(f"{CHECKS}:warned") == []
-
-
-@pytest.mark.slow
 def test_programs_run_backwards(interpreter: Interpreter) -> None:
     """The programs of a grid run from the first to the last, and from the last to the first."""
     assert interpreter.call(f"{CHECKS}:orders") == [[0, 1, 2, 3], [3, 2, 1, 0]]

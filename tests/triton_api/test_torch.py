@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -99,72 +98,35 @@ def test_differentiating_again_raises(number: int) -> None:
 
 
 def test_the_users_modes_are_left_and_entered() -> None:
-    """Outside no mode hears, and gradients are off; inside, all is as it was; also elsewhere."""
-    heard, seen = Counting(), []
+    """Outside no mode hears, and gradients are off; inside all is as it was, in threads as well."""
+    heard, seen = Counting(), list[tuple[bool, bool, bool]]()
 
     def look() -> tuple[int, bool]:
         before = heard.count
         torch.zeros(1).add(1)
         return heard.count - before, torch.is_grad_enabled()
 
-    def elsewhere() -> None:
-        begin()
+    def note() -> None:
+        before = torch.is_autocast_enabled("cpu")
         with user_state.inside():
-            seen.append(torch.is_autocast_enabled("cpu"))
-
-    torch.use_deterministic_algorithms(True)
-    try:
-        with heard, torch.autocast("cpu"), user_state.outside():
-            assert look() == (0, False)
-            with user_state.inside():
-                assert look() == (2, True)
-            assert user_state.within(look)() == (2, True)
-            with user_state.searching():
-                assert not torch.are_deterministic_algorithms_enabled()
-                assert user_state.are_deterministic_algorithms_enabled()
-            begin = user_state.carried()
-            thread = threading.Thread(target=elsewhere)
-            thread.start()
-            thread.join()
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert seen == [True]
-    assert look()[1]
-
-
-def test_threads_of_threads_have_the_users_modes() -> None:
-    """A thread of a thread enters and leaves the user's state by itself, and frees none of it."""
-    seen: list[tuple[bool, bool, bool]] = []
-
-    def look() -> None:
-        before = torch.is_inference_mode_enabled()
-        with user_state.inside():
-            within = torch.is_inference_mode_enabled()
-        seen.append((before, within, torch.is_inference_mode_enabled()))
+            within = torch.is_autocast_enabled("cpu")
+        seen.append((before, within, torch.is_autocast_enabled("cpu")))
 
     def started(work: Callable[[], None]) -> None:
         begin = user_state.carried()
-
-        def run() -> None:
-            begin()
-            work()
-
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=lambda: (begin(), work()))
         thread.start()
         thread.join()
 
-    def nested() -> None:
-        started(look)
-        look()
-
-    with torch.inference_mode(), user_state.outside():
-        started(nested)
-        look()
-    gc.collect()
-    assert seen == [(False, True, False)] * 3
-    assert not torch.is_inference_mode_enabled()
-    assert (torch.ones(1, requires_grad=True) * 2).requires_grad
+    with heard, torch.autocast("cpu"), user_state.outside():
+        assert look() == (0, False)
+        assert user_state.within(look)() == (2, True)
+        with user_state.searching():
+            assert not user_state.are_deterministic_algorithms_enabled()
+        started(lambda: started(note))  # a thread of a thread, too, has the user's modes
+        started(note)
+    assert seen == [(False, True, False)] * 2
+    assert look()[1]
 
 
 def test_no_mode_sees_operations() -> None:
