@@ -46,7 +46,7 @@ class Assumption:
 class SteeringArgument:
     """An index tensor whose elements decide trips or branches.
 
-    As text: `loops and branches that offset_ptr steers follow the pattern ragged(64, 2048)`.
+    As text: `loops and branches that offset_ptr steers follow the values given with the problem`.
 
     Attributes:
         name: the parameter's name.
