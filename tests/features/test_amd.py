@@ -10,21 +10,16 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
+from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.occupancy import occupancy
-from asmtune.core.records.artifacts import Artifact
-from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
+from asmtune.ir.asm.amdgcn import read_resources
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.execution import executions
-from tests.launch_kernels import (
-    Launch,
-)
-
-MACHINES = ("MI250X", "MI300X", "MI355X")
+from tests.compile.making import compiled
+from tests.launch_kernels import Launch
 
 
 def moved(reading: LaunchReading, direction: str) -> float:
@@ -72,39 +67,28 @@ def test_a_product(machine: str, dtype: str, stages: int, launch: Launch) -> Non
 
 
 @pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize(("machine", "warps"), [("MI300X", 4), ("MI355X", 4), ("MI250X", 8)])
-def test_llvm_agrees_on_occupancy(machine: str, warps: int, settings: Settings) -> None:
-    """Wavefronts a SIMD by registers are LLVM's own, which it leaves in the assembly's text."""
+@pytest.mark.parametrize(
+    ("machine", "edge", "warps"),
+    [
+        *((machine, edge, 4) for machine in ("MI300X", "MI355X") for edge in (32, 64, 128)),
+        *(("MI250X", edge, 8) for edge in (32, 64, 128)),
+        ("MI300X", 256, 4),
+    ],
+)
+def test_resources_are_llvms(machine: str, edge: int, warps: int, settings: Settings) -> None:
+    """Registers, scratch and code size are the hsaco's own, and wavefronts a SIMD are LLVM's."""
     target = load_target(machine)
     problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
-    for edge in (32, 64, 128):
-        values = {"BLOCK_M": edge, "BLOCK_N": edge, "BLOCK_K": 32, "GROUP_M": 8}
-        request = Lowering(problem, target, 60).request(Config(values, num_warps=warps))
-        assert isinstance(request, LowerRequest)
-        artifact = compile_one(request, settings)
-        assert isinstance(artifact, Artifact)
-        text = artifact.outputs["amdgcn"]
-        assert artifact.arch == target.arch
-        resources = read_resources(text, parse_amdgcn(text).entry.name)
-        # LLVM knows no dynamic LDS: registers alone limit.
-        own = int(text.partition("; Occupancy: ")[2].split()[0])
-        found = occupancy(target, warps, resources.regs_per_thread, 0, resources.sgprs)
-        assert min(found.limit_registers * warps // 4, 8) == own
-
-
-@pytest.mark.slow(seconds=2)
-@pytest.mark.parametrize(
-    ("machine", "edge"), [*((machine, 64) for machine in MACHINES), ("MI300X", 256)]
-)
-def test_resources_are_the_code_objects(machine: str, edge: int, settings: Settings) -> None:
-    """Registers, scratch and code size in the text are those of the hsaco's own descriptor."""
-    problem = matmul.problem({"M": 256, "N": 256, "K": 512}, "fp16", "meta")
     values = {"BLOCK_M": edge, "BLOCK_N": edge, "BLOCK_K": 32, "GROUP_M": 8}
-    request = Lowering(problem, load_target(machine), 60).request(Config(values, num_warps=4))
-    assert isinstance(request, LowerRequest)
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact)
-    found = read_resources(artifact.outputs["amdgcn"], artifact.entry)
+    config = Config(values, num_warps=warps)
+    artifact = compiled(Lowering(problem, target, 60), config, settings)
+    text = artifact.outputs["amdgcn"]
+    assert artifact.arch == target.arch
+    found = read_resources(text, artifact.entry)
+    # LLVM knows no dynamic LDS: registers alone limit.
+    own = int(text.partition("; Occupancy: ")[2].split()[0])
+    fit = occupancy(target, warps, found.regs_per_thread, 0, found.sgprs)
+    assert min(fit.limit_registers * warps // 4, 8) == own
     elf = ELFFile(io.BytesIO(artifact.cubin))
     symbols = {s.name: s for s in elf.get_section_by_name(".symtab").iter_symbols()}
     assert symbols[artifact.entry]["st_size"] == found.code_bytes
