@@ -10,15 +10,16 @@ import triton
 import triton.language as tl
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target, shipped_cuda
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.ttir.analysis import LaunchArguments, analyse
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.catalog import LaunchReading
+from tests.compile.making import accepted
 from tests.sample_kernels import tensor
 
 Launch = Callable[[Problem, Config, str], LaunchReading]
@@ -40,23 +41,16 @@ def launches(settings: Settings) -> Launch:
 
     def launch(problem: Problem, config: Config, name: str) -> LaunchReading:
         target = load_target(name)
-        request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, LowerRequest), request
+        request = accepted(Lowering(problem, target, 60), config)
         artifact = compile_one(request, settings)
-        assert not isinstance(artifact, Failure), artifact
-        assert isinstance(artifact, Artifact)
+        assert isinstance(artifact, Artifact), artifact
         key = f"{artifact.digest} {target.name}"
         if key not in profiles:
             profiles[key] = reader_for(target)(artifact)
-        sizes = {
-            name: value.numel() * value.element_size()
-            for name, value in problem.arguments.items()
-            if isinstance(value, torch.Tensor)
-        }
         call = LaunchArguments(
             arguments=problem.bind(config),
             grid=problem.programs(config),
-            tensor_bytes=sizes,
+            tensor_bytes=problem.tensor_bytes,
             processors=target.sms,
         )
         return LaunchReading.of(profiles[key], analyse(request.ttir, call), target)

@@ -9,8 +9,8 @@ import pytest
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, compile_configs, compile_one
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -19,6 +19,7 @@ from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.features import catalog
 from asmtune.predict.features.catalog import FEATURES, schema
 from asmtune.predict.features.reader import ProfileReader
+from tests.compile import making
 from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
 
 Compile = Callable[[Problem, Config, str], Artifact]
@@ -29,11 +30,7 @@ def compiled(settings: Settings) -> Compile:
     """Compile a config for a machine's name."""
 
     def make(problem: Problem, config: Config, name: str) -> Artifact:
-        request = Lowering(problem, load_target(name), 30).request(config)
-        assert isinstance(request, LowerRequest)
-        artifact = compile_one(request, settings)
-        assert isinstance(artifact, Artifact), artifact
-        return artifact
+        return making.compiled(Lowering(problem, load_target(name), 30), config, settings)
 
     return make
 

@@ -20,8 +20,7 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
+from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -42,6 +41,7 @@ from asmtune.predict.score.roofline import predict, tail_us
 from asmtune.predict.why.access import access_patterns
 from tests import launch_kernels as launched
 from tests.asm.fixture_kernels import fused_math, lock_add, row_softmax, tma_gemm
+from tests.compile.making import accepted, compiled
 from tests.workload import workload_kernels as kernels
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -147,17 +147,14 @@ CASES: dict[str, tuple[Problem, Config, str]] = {
 def record(name: str, settings: Settings) -> None:
     """Compile a case, and write what the features are read off."""
     problem, config, machine = CASES[name]
-    target = load_target(machine)
-    request = Lowering(problem, target, 60).request(config)
-    assert isinstance(request, LowerRequest), request
-    artifact = compile_one(request, settings)
-    assert isinstance(artifact, Artifact), artifact
+    lowering = Lowering(problem, load_target(machine), 60)
+    artifact = compiled(lowering, config, settings)
     numbers = {
         key: value for key, value in problem.bind(config).items() if isinstance(value, int | float)
     }
     outputs = {key: artifact.outputs[key] for key in artifact.outputs if key != "llir"}
     document = {
-        "ttir": request.ttir,
+        "ttir": accepted(lowering, config).ttir,
         "arch": artifact.arch,
         "entry": artifact.entry,
         "outputs": outputs,

@@ -9,7 +9,7 @@ import pytest
 
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
+from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -24,7 +24,7 @@ from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.features.sketch.reader import SketchReader
-from tests.compile.making import sketch_one
+from tests.compile.making import accepted, sketch_one
 from tests.launch_kernels import looped
 from tests.sample_kernels import product_problem, row_sum_problem
 
@@ -41,11 +41,9 @@ def both(settings: Settings) -> Both:
 
     def read(problem: Problem, config: Config, name: str) -> tuple[Profile, Profile, Work]:
         target = load_target(name)
-        request = Lowering(problem, target, 60).request(config)
-        assert isinstance(request, LowerRequest), request
-        artifact = compile_one(request, settings)
+        request = accepted(Lowering(problem, target, 60), config)
+        artifact, sketch = compile_one(request, settings), sketch_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
-        sketch = sketch_one(request, settings)
         assert isinstance(sketch, Sketch), sketch
         call = LaunchArguments(
             problem.bind(config), problem.programs(config), processors=target.sms
@@ -118,9 +116,7 @@ def test_registers(family: str, options: dict[str, int], warps: int, both: Both)
 
 def sketch_of(problem: Problem, config: Config, settings: Settings, name: str) -> Sketch:
     """A config's sketch."""
-    request = Lowering(problem, load_target(name), 60).request(config)
-    assert isinstance(request, LowerRequest), request
-    sketch = sketch_one(request, settings)
+    sketch = sketch_one(accepted(Lowering(problem, load_target(name), 60), config), settings)
     assert isinstance(sketch, Sketch), sketch
     return sketch
 
