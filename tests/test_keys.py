@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -287,26 +286,6 @@ def test_rules_replace_arguments_of_keys() -> None:
         "lib.my_attn": ["pow2(M)", "N"],
     }
     assert rules.unused() == []
-
-
-def test_a_file_of_rules(tmp_path: Path) -> None:
-    """A file has a rule a line, with comments; a wrong line is named."""
-    file = tmp_path / "rules.txt"
-    file.write_text("# of serving\n\npow2(M)  # any kernel\nattn:between(16, 256, seqlen)\n")
-    assert list(map(str, BucketRules.of(file).rules)) == [
-        "pow2(M)",
-        "attn:between(16, 256, seqlen)",
-    ]
-    file.write_text("pow2(M)\npow3(N)\n")
-    with pytest.raises(
-        InputError, match=r"rules.txt, line 2: bucket 'pow3\(N\)': pow3 is no bucket"
-    ):
-        BucketRules.of(file)
-    file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not text"):
-        BucketRules.of(file)
-    with pytest.raises(InputError, match=r"absent\.txt: No such file"):
-        BucketRules.of(tmp_path / "absent.txt")
 
 
 @pytest.mark.parametrize(

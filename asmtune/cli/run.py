@@ -17,7 +17,7 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.keys.rules import BucketRule, BucketRules
+from asmtune.core.keys.rules import BucketRules
 from asmtune.report.cells import ReportTable, plain_table
 
 if TYPE_CHECKING:
@@ -79,9 +79,6 @@ def run(
         list[str],
         typer.Option(help="A rule for keys: pow2(M), or kernel_name:multiple(128, M); repeatable."),
     ] = [],  # noqa: B006 - typer copies it
-    buckets: Annotated[
-        Path | None, typer.Option(help="A file of such rules, one a line; # begins a comment.")
-    ] = None,
     record: Annotated[
         Path | None,
         typer.Option(help="A file that gets every key met, for `asmtune tune --from`."),
@@ -97,12 +94,8 @@ def run(
     """
     if module and code:
         raise InputError("-m and -c: PROGRAM is either a module's name or code; leave one out")
-    rules: list[str | BucketRule] = [*bucket, *(BucketRules.of(buckets).rules if buckets else ())]
-    options: dict[str, Any] = {
-        "effort": effort,
-        "on_miss": on_miss,
-        "buckets": BucketRules.of(rules).rules,
-    }
+    rules = BucketRules.of(bucket).rules
+    options: dict[str, Any] = {"effort": effort, "on_miss": on_miss, "buckets": rules}
     options |= {} if small else {"skip_tuning_below_us": None}
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(

@@ -164,9 +164,8 @@ def test_threads_outlive_the_script(tmp_path: Path) -> None:
 
 def test_rules_of_buckets_that_name_nothing(tmp_path: Path) -> None:
     """A rule that changed no key of the program is told in one line, and the exit code stays."""
-    (tmp_path / "rules.txt").write_text("pow2(seqlen)\n")
     (tmp_path / "plain.py").write_text("import sys; sys.exit(3)")
-    ran = asmtune_run(tmp_path, "--buckets", "rules.txt", "-q", "plain.py")
+    ran = asmtune_run(tmp_path, "--bucket", "pow2(seqlen)", "-q", "plain.py")
     line = "asmtune: bucket pow2(seqlen) changed no key: the program has no kernel of triton.auto"
     assert (ran.code, ran.err) == (3, f"{line}tune\n")
 
@@ -265,7 +264,6 @@ def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         (("--effort", "hard", "absent.py"), "unknown effort 'hard': the efforts are quick"),
         (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
         (("--bucket", "pow2", "absent.py"), "bucket 'pow2' is no rule: write pow2(M)"),
-        (("--buckets", "absent.txt", "absent.py"), "rules of buckets absent.txt: No such file"),
         (
             ("--record", "absent/keys.json", "/dev/null"),
             "--record absent/keys.json: no such folder",

@@ -1,25 +1,22 @@
 """`BucketRule`: buckets for the keys of kernels that somebody else has written.
 
 A rule is `pow2(M)` for every kernel whose key has the argument M, or `attention:multiple(128, M)`
-for the kernels of that name. A file of rules has one on each line; `#` begins a comment.
+for the kernels of that name.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from asmtune.base.errors import ArgumentTypeError, InputError
-from asmtune.base.limited_read import MIB, read_limited_text
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.keys.buckets import KINDS, Bucket
 
-RuleSource = str | os.PathLike[str] | Iterable["str | Bucket | BucketRule"]
-"""Rules, one rule, or the path of a file of rules."""
+RuleSource = str | Iterable["str | Bucket | BucketRule"]
+"""Rules, or one rule."""
 
 _RULE: Final = re.compile(r"(?:([\w.<>]+) *: *)?(\w+)\(([^()]*)\)")
 _FORM: Final = "write pow2(M), multiple(128, M) or between(16, 256, M), after kernel_name: for one"
@@ -85,19 +82,15 @@ class BucketRules:
 
     @classmethod
     def of(cls, given: RuleSource) -> BucketRules:
-        """Check rules, or read them from a file.
+        """Check rules.
 
         Raises:
-            InputError: one is no rule, two say different things of one argument, or the file
-                cannot be read; names its line.
+            InputError: one is no rule, or two say different things of one argument.
         """
-        if isinstance(given, os.PathLike):
-            return cls(_checked(_rules_of_file(Path(given))))
         listed = [given] if isinstance(given, str | Bucket | BucketRule) else given
         if not isinstance(listed, Iterable):
             raise ArgumentTypeError(
-                f"buckets={shortened(repr(given))}: give a list of rules, such as ['pow2(M)'], "
-                "or the pathlib.Path of a file of them"
+                f"buckets={shortened(repr(given))}: give a list of rules, such as ['pow2(M)']"
             )
         return cls(_checked([_rule(one) for one in listed]))
 
@@ -145,23 +138,6 @@ def _rule(given: Any) -> BucketRule:
     if isinstance(given, str):
         return BucketRule.parse(given)
     raise ArgumentTypeError(f"bucket {shortened(str(given))} is no rule: {_FORM}")
-
-
-def _rules_of_file(path: Path) -> list[BucketRule]:
-    try:
-        lines = read_limited_text(path, MIB).splitlines()
-    except OSError as error:
-        raise InputError(f"rules of buckets {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"rules of buckets {path}: not text; write one rule a line") from error
-    rules = []
-    for number, line in enumerate(lines, 1):
-        if text := line.partition("#")[0].strip():
-            try:
-                rules.append(BucketRule.parse(text))
-            except InputError as error:
-                raise InputError(f"{path}, line {number}: {error}") from error
-    return rules
 
 
 def _checked(rules: Iterable[BucketRule]) -> tuple[BucketRule, ...]:

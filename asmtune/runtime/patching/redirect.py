@@ -93,8 +93,8 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
         options: `effort`, `isolate`, `seed`, `search_held_tiles`, `force`, `on_busy`, `check`,
             `on_miss` and `skip_tuning_below_us` (see `asm_autotune` and `reconfigure`), and
             `buckets`: rules for the keys, such as
-            `["pow2(M)", "kernel_name:multiple(128, M)"]`, or the `Path` of a file of them. A rule
-            that changed no key is warned of when the context is left.
+            `["pow2(M)", "kernel_name:multiple(128, M)"]`. A rule that changed no key is warned of
+            when the context is left.
 
     Raises:
         InputError: an option is unknown, belongs to one kernel, or has an invalid value.
