@@ -78,7 +78,7 @@ targets show H2000 | target 'H2000' is unknown; did you mean H200?
 {PLAIN} --arg n=1 | --arg: n is given twice
 {PLAIN} --shape n=4 | --shape and --dtype are for kernel modules
 {PLAIN} --axis n=4 --axis BLOCK=64 | both an argument and an axis
-{MATMUL} --arg M=4 | --arg is for a plain function
+{MATMUL} --arg M=4 | --arg is for a function, named as
 {MATMUL} --grid 1 | --grid is for a function
 {SIZED} --arg x_ptr=fp17 | unknown dtype 'fp17'
 {SIZED} --arg x_ptr=fp16[n | a pointer is written as x_ptr=fp16[M,K]
