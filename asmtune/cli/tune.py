@@ -128,7 +128,8 @@ def tune(
     if from_ is not None:
         given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
         _check_alone(given | {"--search-held-tiles": tiles})
-    check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
+    sizes: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
+    check_inputs(sizes, dtype)
     ranked_by = None if target is None else load_target(target)
     request = TuneRequest(effort, seconds, compiles, check)
     options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
@@ -136,7 +137,7 @@ def tune(
         plan = _recorded_plan(from_, kernel, options)
     else:
         module = _module(kernel)
-        plan = _plan(module, str(kernel), shapes_of(module, shape, shapes), dtype, options)
+        plan = _plan(module, str(kernel), shapes_of(module, sizes), dtype, options)
     results, interrupted = _results(plan, ranked_by)
     _write(results, output, as_json=json_)
     for changed in plan.changed:

@@ -27,7 +27,7 @@ MODULE = KernelModule(
 def refused(path: Path) -> str:
     """The one line with which a file is refused."""
     with pytest.raises(InputError) as caught:
-        shapes_of(MODULE, (), path)
+        shapes_of(MODULE, (path,))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -58,16 +58,16 @@ def test_duplicates(tmp_path: Path) -> None:
     """A shape given twice, in whatever order of its names, is tuned once."""
     path = tmp_path / "shapes.txt"
     path.write_text("M=1,N=2\nN=2,M=1\nM=5,N=2\n")
-    found = shapes_of(MODULE, ("M=5,N=2", "M=7,N=2"), path)
+    found = shapes_of(MODULE, ("M=5,N=2", "M=7,N=2", path))
     assert found == [{"M": 5, "N": 2}, {"M": 7, "N": 2}, {"M": 1, "N": 2}]
 
 
 def test_none_given() -> None:
     """Without a shape the module's own are tuned; where it has none one must be given."""
-    assert shapes_of(MODULE, (), None) == [{"M": 1, "N": 2}, {"M": 3, "N": 4}]
+    assert shapes_of(MODULE, ()) == [{"M": 1, "N": 2}, {"M": 3, "N": 4}]
     bare = KernelModule("mine", None, MODULE.space, MODULE.problem, (), ("fp16",))
     with pytest.raises(InputError, match="mine has no SHAPES: give --shape or --shapes"):
-        shapes_of(bare, (), None)
+        shapes_of(bare, ())
 
 
 @pytest.mark.parametrize(

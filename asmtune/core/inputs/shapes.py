@@ -119,19 +119,13 @@ def check_inputs(shapes: Sequence[ShapeSource], dtype: str | None) -> None:
         canonical_dtype(dtype)
 
 
-def shapes_of(
-    module: KernelModule, options: Sequence[ShapeSource], file: Path | None = None
-) -> list[Shape]:
-    """Return the shapes asked for, each once and in order; without options the module's own.
-
-    `options` are as for `place_shapes`, `file` as for `read_shapes`.
+def shapes_of(module: KernelModule, sources: Sequence[ShapeSource]) -> list[Shape]:
+    """Return the shapes asked for, each once and in order; without any the module's own.
 
     Raises:
-        InputError: one is malformed, or lacks a dimension of the module; says where it stands.
+        InputError: one is malformed, or lacks a dimension of the module; says where.
     """
-    placed = place_shapes(options)
-    if file is not None:
-        placed += read_shapes(file)
+    placed = place_shapes(sources)
     if not placed:
         if not module.shapes:
             raise InputError(f"kernel {module.name} has no SHAPES: give --shape or --shapes")

@@ -84,7 +84,7 @@ class BenchRequest:
     def _module_rows(
         self, module: KernelModule, reference: str, settings: Settings
     ) -> Iterator[BenchRow | UntimedSubject]:
-        sizes = shapes_of(module, self.shapes, None)
+        sizes = shapes_of(module, self.shapes)
         has_one_dtype = self.dtype is not None or bool(self.shapes)
         dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
         space = required(f"space of kernel {module.name}", module.space)
