@@ -177,7 +177,7 @@ def host_launches(
             made = drawn
             notes.append(
                 f"{A_GUESS}{where} reads values of tensors, which were drawn at random; integers "
-                "without a pattern are 0, as --arg 'lengths=lengths(16, 512)' gives one"
+                "are 0: name a function that makes its own index tensors"
             )
     if made.failure is not None:
         if not made.launches:
