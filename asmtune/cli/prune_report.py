@@ -57,7 +57,9 @@ Subject = Annotated[
 Targets = Annotated[list[str], typer.Option(help="A device's name or a JSON file; repeatable.")]
 ScorerName = Annotated[
     str,
-    typer.Option(help="What ranks: learned, roofline, weights, chance, or a package's own."),
+    typer.Option(
+        help="What ranks: learned, roofline, weights[:FILE.json], chance, or a package's own."
+    ),
 ]
 KeepOption = Annotated[
     str | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 
@@ -46,11 +47,42 @@ def test_the_terms_of_weights() -> None:
     assert make_scorer("roofline").points(ampere) == {}
 
 
-def test_weights_say_what_they_kept() -> None:
-    """The note has the share that each scorer kept on the recordings."""
+def test_points_of_a_file(tmp_path: Path) -> None:
+    """A file's points take the place of all others, and nothing is known of their error."""
+    path = tmp_path / "points.json"
+    path.write_text(json.dumps({"text_wgmma": 2, "regs_per_thread": -0.5}))
+    scorer = make_scorer(f"weights:{path}")
+    found = scorer.points(features(text_wgmma=3, regs_per_thread=64, text_bra=9))
+    assert found == {"text_wgmma": 6, "regs_per_thread": -32}
+    assert scorer.notes(load_target("H200")) == ()
     (note,) = make_scorer("weights").notes(load_target("H200"))
     assert "on 51 recorded tasks (NVIDIA H200" in note
     assert "weights 0." in note
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read"),
+        ("{", "not whole JSON"),
+        ("[1]", r"\[1\]; expected points by feature"),
+        ("{}", r"\{\}; expected points by feature"),
+        ('{"text_bar": 1}', r"unknown feature 'text_bar'; did you mean text_bra\?"),
+        ('{"text_bra": "5"}', 'text_bra is "5"; expected points'),
+        ('{"text_bra": true}', "text_bra is true; expected points"),
+        ('{"text_bra": 1e999}', "text_bra is Infinity; expected points|not whole JSON"),
+    ],
+)
+def test_a_bad_file_of_points(tmp_path: Path, text: str | None, message: str) -> None:
+    """Each is refused in one line that names the file."""
+    path = tmp_path / "points.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(
+        InputError, match=rf"--scorer weights:.*points\.json: .*({message})"
+    ) as raised:
+        make_scorer(f"weights:{path}")
+    assert "\n" not in str(raised.value)
 
 
 PACKAGE = """

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from asmtune.base.errors import InputError
+from asmtune.base.json_codec import parse_json
+from asmtune.base.limited_read import MIB, read_limited
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
@@ -39,9 +42,20 @@ _REPLAYED: Final = Path(__file__).with_name("data") / "replayed.json"
 
 
 class Weights(Scorer):
-    """Scores by a weighted sum of features: counts of mnemonics in the PTX."""
+    """Scores by a weighted sum of features: by default counts of mnemonics in the PTX.
 
-    name = "weights"
+    Args:
+        name: name on the command line: "weights", or "weights:FILE.json" with points of its own.
+
+    Raises:
+        InputError: the file cannot be read, names an unknown feature, or has other values than
+            numbers.
+    """
+
+    def __init__(self, name: str = "weights") -> None:
+        self.name = name
+        file = name.partition(":")[2]
+        self._points = _points(Path(file)) if file else WEIGHTS
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Return the sum for each candidate; a config without features comes last."""
@@ -52,13 +66,42 @@ class Weights(Scorer):
 
     def points(self, features: Features) -> dict[str, float]:
         """Return the points of each feature: PTX without mma.sync is given those of wgmma."""
-        counts = {name: features[name] for name in WEIGHTS}
-        counts["text_mma_sync"] = next(filter(None, map(features.__getitem__, _PRODUCTS)), 0.0)
-        return {name: WEIGHTS[name] * count for name, count in counts.items()}
+        counts = {name: features[name] for name in self._points}
+        if "text_mma_sync" in counts and not any(name in counts for name in _PRODUCTS[1:]):
+            counts["text_mma_sync"] = next(filter(None, map(features.__getitem__, _PRODUCTS)), 0.0)
+        return {name: self._points[name] * count for name, count in counts.items()}
 
     def notes(self, target: Target) -> tuple[str, ...]:  # noqa: ARG002
         """Say what the ranking kept on the recordings, beside others."""
-        return (_replayed(),)
+        return (_replayed(),) if self._points is WEIGHTS else ()
+
+
+def _points(path: Path) -> dict[str, float]:
+    """Read points by feature name.
+
+    Raises:
+        InputError: as `Weights`.
+    """
+    from asmtune.predict.features.catalog import FEATURES
+
+    where, form = f"--scorer weights:{path}", 'expected points by feature, as {"text_bra": -5}'
+    try:
+        points = parse_json(read_limited(path, MIB))
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read ({error.strerror or error}); {form}") from error
+    except ValueError as error:
+        raise InputError(f"{where}: not whole JSON ({error}); {form}") from error
+    if not isinstance(points, dict) or not points:
+        raise InputError(f"{where}: {shortened(json.dumps(points))}; {form}")
+    for name, value in points.items():
+        if name not in FEATURES:
+            hint = did_you_mean(name, FEATURES)
+            more = "; `asmtune model features` lists the features"
+            raise InputError(f"{where}: unknown feature {shortened(name)!r}{hint}{more}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            raise InputError(f"{where}: {name} is {shortened(json.dumps(value))}; {form}")
+    return points
 
 
 def _replayed() -> str:
@@ -119,13 +162,16 @@ def _others() -> dict[str, EntryPoint]:
 
 
 def make_scorer(name: str) -> Scorer:
-    """Return the scorer of a name.
+    """Return the scorer of a name, or of "weights:FILE.json".
 
     Raises:
-        InputError: no such scorer; lists them. Or another package's scorer cannot be used.
+        InputError: no such scorer; lists them. Or the file of points or another package's scorer
+            cannot be used.
     """
     if name in _SCORERS:
         return _SCORERS[name]()
+    if name.startswith("weights:"):
+        return Weights(name)
     others = _others()
     if name not in others:
         known = (*_SCORERS, *others)
