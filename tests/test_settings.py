@@ -61,8 +61,8 @@ def test_each_variable_is_read() -> None:
     assert (plain.artifacts_bytes, plain.compile_memory_bytes) == (2 << 30, 16 << 30)
     assert (plain.compile_timeout_s, plain.import_timeout_s, plain.wait_s) == (30, 60, 600)
     assert plain.store_where == str(user_cache_path("asmtune") / "store.sqlite")
-    assert (plain.targets_dir, plain.seeds_dir, plain.runs_dir) == tuple(
-        plain.cache_dir / name for name in ("targets", "seeds", "runs")
+    assert (plain.targets_dir, plain.runs_dir) == tuple(
+        plain.cache_dir / name for name in ("targets", "runs")
     )
     settings = Settings.from_environment(GIVEN)
     assert settings == Settings(

@@ -352,6 +352,8 @@ def test_the_gpu_here_is_shown(commands_here: Commands) -> None:
     shown = parse_target(commands_here.run("targets", "show", "--json").out, "here.json")
     assert (shown.name, shown.sms) == ("NVIDIA A30", 56)
     assert shown.figure("sms").kind == "driver"
+
+
 def test_devices_are_sorted_by_architecture_sms_and_bandwidth() -> None:
     """An H200 is nearest to itself, then to Hoppers of as many SMs, and to no device of AMD."""
     here = load_target("H200")

@@ -35,7 +35,6 @@ from asmtune.predict.score.forest import Forest
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore, open_user_store
-from asmtune.store.seeds import KeyedConfigs, SeedFolder
 from asmtune.store.trace.run import run_files
 from asmtune.store.trace.writer import TraceWarning
 from tests.sample_kernels import scale_problem
@@ -77,7 +76,6 @@ def planted_by_nobody(folder: Path) -> None:
         artifacts = ArtifactCache(folder / "artifacts", 1 << 20)
         artifacts.put(DIGEST, PLANTED)
         StoredTtir(artifacts).put(DIGEST, "planted")
-        SeedFolder(folder / "seeds").add([KeyedConfigs(KEY, (Config({"BLOCK": 1}),))])
         SafeStore(str(folder / "store.sqlite")).save(record())
 
     assert as_nobody(plant) == ""
@@ -204,8 +202,6 @@ def test_another_users_subfolders(place: Path, mode: int) -> None:
     assert not fast_lookup(settings.store_where, KEY, PROVENANCE, is_own=True).sure
     with pytest.warns(StoreWarning, match="store.sqlite belongs to user"):
         assert open_user_store(settings).records() == []
-    with pytest.warns(StoreWarning, match="are left out: folder .*seeds belongs to user"):
-        assert SeedFolder(settings.seeds_dir).of(KEY.kernel) == []
     with pytest.warns(TraceWarning, match="runs belongs to user"):
         write_run(settings.runs_dir)
     with pytest.raises(InputError, match="runs belongs to user"):
@@ -319,7 +315,6 @@ def test_own_folders_under_any_umask(tmp_path: Path, umask: int) -> None:
     try:
         settings = Settings(cache_dir=tmp_path / "a" / "cache")
         ArtifactCache.of(settings).put(DIGEST, PLANTED)
-        SeedFolder(settings.seeds_dir).add([KeyedConfigs(KEY, (Config({"BLOCK": 1}),))])
         write_run(settings.runs_dir)
         with warnings.catch_warnings():
             warnings.simplefilter("error")

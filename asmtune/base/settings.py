@@ -111,11 +111,6 @@ class Settings:
         return Path(self.targets).expanduser() if self.targets else self.cache_dir / "targets"
 
     @property
-    def seeds_dir(self) -> Path:
-        """Return the folder of imported configs that a search times first."""
-        return self.cache_dir / "seeds"
-
-    @property
     def runs_dir(self) -> Path:
         """Return the folder of the traces of tuning runs."""
         return self.cache_dir / "runs"

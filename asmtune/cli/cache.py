@@ -27,7 +27,6 @@ from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding
-from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records
 from asmtune.store.sqlite_file import BESIDE, store_exists
 
@@ -178,8 +177,6 @@ def clear(
     with existing_store(where) as store:
         runs = len(store.unfinished(kernel, device)) if store else 0
         count = store.clear(kernel, device) if store else 0
-    if device is None:
-        SeedFolder(Settings.from_environment().seeds_dir).clear(kernel)
     if as_json:
         print_line(json.dumps({"cleared": count, "unfinished": runs}, indent=1))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from rich.cells import cell_len
@@ -189,6 +190,7 @@ _FORMULA: Final = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)|-")
 
 
+@lru_cache(maxsize=4096)  # most cells of a long listing are alike
 def spreadsheet_text(text: str) -> str:
     """Escape control codes of a text, and quote what a spreadsheet would run as a formula."""
     is_formula = text.lstrip()[:1] in _FORMULA and not _NUMBER.fullmatch(text)

@@ -7,7 +7,7 @@ nulls, so that loading it can execute nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError
@@ -17,13 +17,19 @@ from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 
-_T = TypeVar("_T")
-
-PROVENANCE_FIELDS: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
-_KEY: Final = ("kernel", "shape", "dtypes", "device")
 _JSON: Final = ("shape", "dtypes", "winner")
+_KEY: Final = ("kernel", "shape", "dtypes", "device")
+_PROVENANCE: Final = ("source", "space", "triton", "torch", "asmtune", "driver", "date")
 _TIMES: Final = ("median_us", "p20_us", "p80_us")
 SAMPLE_DECIMALS: Final = 3  # nanoseconds; event timers resolve less
+
+_SUMS: Final = ("timed", "failed", "median_us", "tried", "outcomes")
+HEAD: Final = ("digest", *_KEY, "winner", *_PROVENANCE, *_SUMS, "seal")
+"""Columns that a row begins with: all that a launch or a listing needs. `outcomes` is the digest of
+the columns `OUTCOMES`, and the seal that of all others."""
+
+OUTCOMES: Final = ("measurements", "failures", "samples")
+"""Columns that end a row. Samples are most of a record, and apart: few readers parse them."""
 
 
 def key_digest(key: TuneKey) -> str:
@@ -31,56 +37,71 @@ def key_digest(key: TuneKey) -> str:
     return digest(canonical(key_to_json(key)))
 
 
-def head_columns(record: TuneRecord) -> dict[str, Any]:
-    """Return the columns of a record's head: all that a launch needs, its timings left out."""
-    winner = {"winner": canonical(record.winner.to_dict())}
-    return {**key_columns(record.key), **winner, **vars(record.provenance)}
+def row_of(record: TuneRecord, *, checked: bool = False) -> dict[str, Any]:
+    """Make a record's row.
 
+    Args:
+        record: the record.
+        checked: whether `record_from_json` has made it, so that it need not be checked.
 
-def key_columns(key: TuneKey) -> dict[str, Any]:
-    """Return the columns that tell a row's key."""
-    return {
-        "digest": key_digest(key),
-        "kernel": key.kernel,
-        "shape": canonical(dict(key.shape)),
-        "dtypes": canonical(dict(key.dtypes)),
-        "device": key.device,
+    Raises:
+        InputError: a value cannot be stored; the message names it.
+    """
+    value = record_to_json(record)
+    if not checked:
+        record_from_json(value, f"{record.key.kernel}: record")  # as it will be read
+    value["samples"] = [timing.pop("samples_us") for timing in value["measurements"]]
+    texts = {name: canonical(value[name]) for name in OUTCOMES}
+    median_us = record.median_us
+    columns = {
+        **value["key"],
+        "digest": key_digest(record.key),
+        "shape": canonical(value["key"]["shape"]),
+        "dtypes": canonical(value["key"]["dtypes"]),
+        "winner": canonical(value["winner"]),
+        **value["provenance"],
+        "timed": len(record.measurements),
+        "failed": len(record.failures),
+        "median_us": None if median_us is None else float(median_us),
+        "tried": canonical(sorted(record.tried)),
+        "outcomes": digest(*texts.values()),
     }
+    columns["seal"] = _seal(tuple(columns[name] for name in HEAD[:-1]))
+    return columns | texts
 
 
-def sealed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its seal: the digest of all columns but the id, which the table gives."""
-    columns = {name: value for name, value in row.items() if name not in ("id", "seal")}
-    return {**columns, "seal": digest(canonical(columns))}
+def _seal(values: tuple[Any, ...]) -> str:
+    return digest(ascii(values))  # a listing spends a fifth of its time here: JSON takes twice that
 
 
-def check_seal(row: Mapping[str, Any]) -> None:
-    """Check a row against its seal.
+def check_seal(head: tuple[Any, ...]) -> None:
+    """Check the columns `HEAD` of a row against their seal.
 
     Raises:
         InputError: a value has changed since they were written.
     """
-    if row["seal"] != sealed(row)["seal"]:
+    if head[-1] != _seal(head[:-1]):
         raise InputError("its values do not match its seal")
 
 
-def read_row(row: Mapping[str, Any], measurements: Any = (), failures: Any = ()) -> TuneRecord:
-    """Check a row with the columns of a head, and read it as a record.
+def read_head(head: tuple[Any, ...], measurements: Any = (), failures: Any = ()) -> TuneRecord:
+    """Check the columns `HEAD` of a row, and read them as a record.
 
     Args:
-        row: the row.
+        head: the columns.
         measurements: JSON values of the record's timings.
         failures: JSON values of its failures.
 
     Raises:
         InputError: the row has changed since it was written, or holds no record.
     """
-    check_seal(row)
-    named = {name: json_codec.json_of(row[name], f"row.{name}") for name in _JSON}
+    check_seal(head)
+    row = dict(zip(HEAD, head, strict=True))
+    row |= {name: json_codec.json_of(row[name], f"row.{name}") for name in _JSON}
     value = {
-        "key": {name: named.get(name, row[name]) for name in _KEY},
-        "winner": named["winner"],
-        "provenance": {name: row[name] for name in PROVENANCE_FIELDS},
+        "key": {name: row[name] for name in _KEY},
+        "winner": row["winner"],
+        "provenance": {name: row[name] for name in _PROVENANCE},
         "measurements": [*measurements],
         "failures": [*failures],
     }
@@ -88,6 +109,25 @@ def read_row(row: Mapping[str, Any], measurements: Any = (), failures: Any = ())
     if row["digest"] != key_digest(record.key):
         raise InputError("its key does not match its digest")
     return record
+
+
+def read_row(row: tuple[Any, ...], *, samples: bool = True) -> TuneRecord:
+    """Check all columns of a row, and read them as a record, with or without its samples.
+
+    Raises:
+        InputError: as `read_head`.
+    """
+    head, texts = row[: len(HEAD)], row[len(HEAD) :]
+    sound = all(isinstance(text, str) and text.isascii() for text in texts)
+    if not sound or digest(*texts) != head[HEAD.index("outcomes")]:
+        raise InputError("its outcomes do not match their seal")
+    timings, failures, taken = (json_codec.json_of(text, "row") for text in texts)
+    if not (isinstance(timings, list) and isinstance(failures, list) and isinstance(taken, list)):
+        raise InputError("its outcomes are no lists")
+    if samples:
+        pairs = zip(timings, taken, strict=False)
+        timings = [{**t, "samples_us": own} if isinstance(t, dict) else t for t, own in pairs]
+    return read_head(head, timings, failures)
 
 
 def read_tried(text: Any) -> frozenset[str]:
@@ -164,14 +204,9 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
     return _CODEC.read(TuneRecord, value, where)
 
 
-def read(kind: type[_T], value: Any, where: str) -> _T:
-    """Read a key, or a dataclass of keys and configs; raises as `record_from_json`."""
-    return _CODEC.read(kind, value, where)
-
-
 def key_from_json(value: Any, where: str) -> TuneKey:
     """Read a key from JSON values; raises as `record_from_json`."""
-    return read(TuneKey, value, where)
+    return _CODEC.read(TuneKey, value, where)
 
 
 def measurement_from_json(value: Any, where: str) -> Measurement:

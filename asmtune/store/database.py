@@ -6,16 +6,16 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, insert, true
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, true
 
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import records, tables
+from asmtune.store import codec, tables
 from asmtune.store.lookup import (
     EarlierOutcomes,
     RecordSummary,
@@ -29,9 +29,19 @@ from asmtune.store.lookup import (
 )
 from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import DamagedStoreError
-from asmtune.store.records import Change, Reading
-from asmtune.store.tables import LoadedRow, keys, matching, of_key, predictions, trials
-from asmtune.store.transactions import Database
+from asmtune.store.seeds import UNTIMED, KeyedConfigs, merged
+from asmtune.store.tables import (
+    Change,
+    LoadedRow,
+    Reading,
+    keys,
+    matching,
+    of_key,
+    predictions,
+    seeds,
+    trials,
+)
+from asmtune.store.transactions import Database, unlimited
 
 _T = TypeVar("_T")
 
@@ -46,14 +56,16 @@ class Store(Database):
 
     Every method raises `StoreError` where the store cannot be read or written. Where it was opened
     with `on_corrupt="set_aside"`, damaged rows are deleted with a `StoreWarning`. Otherwise they
-    stay, and reading a damaged record raises `StoreError` too.
+    stay, and reading a damaged record raises `StoreError` too. A value that cannot be stored, such
+    as a NaN time or a config value that is not a number, string or boolean, raises `InputError`
+    that names it.
     """
 
     _indexes: dict[str, KeyIndex] = field(default_factory=dict, repr=False)
 
     def find(self, key: TuneKey) -> TuneRecord | None:
         """Return the record of a key, valid or stale."""
-        return next(iter(self._sound(records.WHOLE, self._load(key))), None)
+        return next(iter(self._sound(keys, self._load(key))), None)
 
     def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
         """Look up a key's record and judge it against how the key would be tuned now.
@@ -63,7 +75,7 @@ class Store(Database):
         for loaded in self._load(key):
             if loaded.value is not None:
                 return judge(loaded.value, expected, "store")
-            self._set_aside(records.WHOLE, [loaded])
+            self._set_aside(keys, [loaded])
             return StoreLookup("corrupt", detail=loaded.problem)
         return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
 
@@ -73,80 +85,87 @@ class Store(Database):
 
     def stream(self, kernel: str | None = None, device: str | None = None) -> Iterator[TuneRecord]:
         """Yield what `records` lists, of which a batch is in memory."""
-        return self._select(records.WHOLE, matching(keys, kernel, device))
+        return self._select(tables.WHOLE, keys, matching(keys, kernel, device))
 
     def heads(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
         """List records as `records` does, without timings and failures."""
-        return list(self._select(records.HEADS, matching(keys, kernel, device)))
+        return list(self._select(tables.HEADS, keys, matching(keys, kernel, device)))
 
     def summaries(
         self, kernel: str | None = None, device: str | None = None
     ) -> Iterator[RecordSummary]:
         """Yield what is in the store as `stream` does, with counts in place of the timings."""
-        return self._select(records.SUMMARIES, matching(keys, kernel, device))
+        return self._select(tables.SUMMARIES, keys, matching(keys, kernel, device))
 
     def by_digest(self, prefix: str) -> list[TuneRecord]:
         """List the records whose key digest starts with some hex digits."""
         condition = keys.c.digest.startswith(prefix, autoescape=True)
-        return list(self._select(records.WHOLE, condition))
+        return list(self._select(tables.WHOLE, keys, condition))
 
     def near(self, key: TuneKey) -> list[TuneRecord]:
         """List the records nearest to a key, some of each device, in no order; without samples."""
-        reading = records.UNSAMPLED
+        reading = tables.UNSAMPLED
         index = self._indexes.get(key.kernel, KeyIndex())
 
         def work(connection: Connection) -> Change | Sequence[Any]:
             nonlocal index
-            change = records.behind(connection, key.kernel, index)
+            change = tables.behind(connection, key.kernel, index)
             if change.rows:
                 return change
             index = change.known
-            return reading.fetch(connection, keys.c.id.in_(index.nearest(key)))
+            return reading.fetch(connection, keys, keys.c.id.in_(index.nearest(key)))
 
         while isinstance(found := self.transact(work), Change):
             index = found.known.having(found.rows)
         self._indexes[key.kernel] = index
-        return self._sound(reading, map(reading.parse, found))
+        return self._sound(keys, map(reading.parse, found))
 
     def _load(self, key: TuneKey) -> list[LoadedRow[TuneRecord]]:
-        fetched = self.transact(partial(records.fetch, condition=of_key(keys, key)))
-        return list(map(records.parse, fetched))
+        condition = of_key(keys, key)
+        fetched = self.transact(lambda c: tables.WHOLE.fetch(c, keys, condition))
+        return list(map(tables.WHOLE.parse, fetched))
 
-    def _select(self, reading: Reading[_T], condition: ColumnElement[bool]) -> Iterator[_T]:
-        for batch in self._batches(reading, condition, self.transact):
-            yield from self._sound(reading, batch)  # nothing of a batch with a damaged record
+    def _select(
+        self, reading: Reading[_T], table: Table, condition: ColumnElement[bool]
+    ) -> Iterator[_T]:
+        for batch in self._batches(reading, table, condition, self.transact):
+            yield from self._sound(table, batch)  # nothing of a batch with a damaged record
 
     @staticmethod
     def _batches(
-        reading: Reading[_T], condition: ColumnElement[bool], run: Callable[..., Any]
+        reading: Reading[_T],
+        table: Table,
+        condition: ColumnElement[bool],
+        run: Callable[..., Any],
     ) -> Iterator[list[LoadedRow[_T]]]:
         """Read rows in batches, each in a transaction of its own, and parse them between those."""
-        found = run(partial(records.handles, table=reading.table, condition=condition))
+        found = run(partial(tables.handles, table=table, condition=condition))
         for start in range(0, len(found), reading.most):
             batch = found[start : start + reading.most]
-            yield list(map(reading.parse, run(partial(reading.read, batch))))
+            rows = run(partial(tables.fetch_again, reading=reading, table=table, batch=batch))
+            yield list(map(reading.parse, rows))
 
-    def _sound(self, reading: Reading[_T], read: Iterable[LoadedRow[_T]]) -> list[_T]:
+    def _sound(self, table: Table, read: Iterable[LoadedRow[_T]]) -> list[_T]:
         """Return the values of rows; set damaged ones aside, or raise where one is a record."""
-        rows_read = list(read)
-        damaged = [row for row in rows_read if row.value is None]
-        if damaged and reading.table is keys and not self.sets_aside:
+        rows = list(read)
+        damaged = [row for row in rows if row.value is None]
+        if damaged and table is keys and not self.sets_aside:
             first = damaged[0]
             raise StoreError(
                 f"store {self.place}: record {first.place} is damaged ({first.problem}); `asmtune "
                 f"cache verify` lists such, `asmtune cache clear --kernel {first.row.kernel!a} "
                 "--yes` deletes the kernel's records"
             )
-        self._set_aside(reading, damaged)
-        return [row.value for row in rows_read if row.value is not None]
+        self._set_aside(table, damaged)
+        return [row.value for row in rows if row.value is not None]
 
-    def _set_aside(self, reading: Reading[_T], damaged: Sequence[LoadedRow[_T]]) -> None:
+    def _set_aside(self, table: Table, damaged: Sequence[LoadedRow[_T]]) -> None:
         if not damaged or not self.sets_aside:
             return
-        condition = reading.own.in_([row.id for row in damaged])
-        self.transact(lambda c: tables.delete_rows(c, reading.table, condition), writes=True)
+        condition = table.c.id.in_([row.row.id for row in damaged])
+        self.transact(lambda c: c.execute(delete(table).where(condition)).close(), writes=True)
         warnings.warn(
-            f"store {self.place}: {len(damaged)} damaged rows of {reading.table.name}, such as "
+            f"store {self.place}: {len(damaged)} damaged rows of {table.name}, such as "
             f"{damaged[0].place} ({damaged[0].problem}), have been deleted; what they held will be "
             "measured again",
             StoreWarning,
@@ -157,10 +176,6 @@ class Store(Database):
         """Save a record in place of an older one of the same key, all of it or nothing.
 
         The outcomes of the key's unfinished runs and its prediction are deleted.
-
-        Raises:
-            InputError: a value cannot be stored, such as a NaN time or a config value that is
-                not a number, string or boolean; the message names it.
         """
         self.save_all([record])
 
@@ -174,12 +189,10 @@ class Store(Database):
         Args:
             saved: records to save.
             checked: whether they come from JSON that was checked.
-
-        Raises:
-            InputError: as `save`.
         """
-        for batch in records.prepared_batches(saved, checked=checked):
-            self.transact(partial(records.put, batch=batch), writes=True)
+        left, prepared = iter(saved), partial(codec.row_of, checked=checked)
+        while batch := [*map(prepared, islice(left, tables.BATCH))]:
+            self.transact(partial(tables.put, batch=batch), writes=True)
             yield len(batch)
 
     def save_first(self, record: TuneRecord, replaced: int | None = None) -> TuneRecord:
@@ -190,19 +203,16 @@ class Store(Database):
         Args:
             record: record to save.
             replaced: id of a row of `keys` to replace although it is valid.
-
-        Raises:
-            InputError: as `save`.
         """
-        rows_of = [records.prepare(record)]
+        row = codec.row_of(record)
 
         def write(connection: Connection) -> TuneRecord:
-            stored = records.valid(connection, record.key, record.provenance)
-            if stored is None or stored.value is None or stored.id == replaced:
-                records.put(connection, rows_of)
+            stored = tables.valid(connection, record.key, record.provenance)
+            if stored is None or stored.value is None or stored.row.id == replaced:
+                tables.put(connection, [row])
                 return record
             for table in (trials, predictions):
-                tables.delete_rows(connection, table, of_key(table, record.key))
+                connection.execute(delete(table).where(of_key(table, record.key)))
             return stored.value
 
         return self.transact(write, writes=True)
@@ -210,16 +220,15 @@ class Store(Database):
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Delete all records, or those of a kernel, a device or both, and count them.
 
-        Outcomes of unfinished runs and predictions go with them.
+        Outcomes of unfinished runs and predictions go with them; seeds, which are of all devices,
+        where no device is named.
         """
-        for table in (trials, predictions):
+        count = 0
+        for table in tables.OF_RECORDS if device is None else (keys, trials, predictions):
             condition = matching(table, kernel, device)
-            self.transact(
-                partial(tables.delete_rows, table=table, condition=condition), writes=True
-            )
-        count, some = 0, partial(tables.delete_some, condition=matching(keys, kernel, device))
-        while deleted := self.transact(some, writes=True):
-            count += deleted
+            some = partial(tables.delete_some, table=table, condition=condition)
+            while deleted := self.transact(some, writes=True):
+                count += deleted * (table is keys)
         return count
 
     def verify(self) -> list[StoreFinding]:
@@ -228,16 +237,16 @@ class Store(Database):
         Raises:
             StoreError: the store cannot be read for a reason other than damage.
         """
-        readings: tuple[Reading[Any], ...] = (
-            records.WHOLE,
-            records.PREDICTIONS,
-            records.TRIALS,
-        )
         try:
-            found = self.once(records.find_file_damage)
-            for reading in readings:
-                read = chain.from_iterable(self._batches(reading, true(), self.once))
-                found += filter(None, map(records.finding, read))
+            found = self.once(_file_damage)
+            for table in tables.OF_RECORDS:
+                batches = self._batches(tables.WHOLE, table, true(), self.once)
+                for row in chain.from_iterable(batches):
+                    if row.value is None:
+                        found.append(StoreFinding(row.place, row.problem))
+                    elif table is keys and not codec.winner_is_timed(row.value):
+                        problem = "its winner is not among its measurements"
+                        found.append(StoreFinding(row.place, problem))
         except DamagedStoreError as error:
             return [StoreFinding("file", str(error))]
         return found
@@ -249,13 +258,11 @@ class Store(Database):
         measurements: Iterable[Measurement] = (),
         failures: Iterable[tuple[Config, Failure]] = (),
     ) -> None:
-        """Save outcomes of a run that has not ended; committed when this returns.
-
-        Raises:
-            InputError: as `save`.
-        """
-        if new := tables.trial_rows(key, provenance, measurements, failures):
-            self.transact(lambda c: c.execute(insert(trials), new).close(), writes=True)
+        """Save outcomes of a run that has not ended; committed when this returns."""
+        timed, failed = tuple(measurements), tuple(failures)
+        if configs := [*(one.config for one in timed), *(config for config, _ in failed)]:
+            row = codec.row_of(TuneRecord(key, configs[0], timed, provenance, failed))
+            self.transact(lambda c: c.execute(insert(trials), row).close(), writes=True)
 
     def earlier_outcomes(self, key: TuneKey, expected: Provenance) -> EarlierOutcomes:
         """Return the outcomes of earlier runs of a key that are valid for `expected`.
@@ -264,38 +271,68 @@ class Store(Database):
         (major.minor), and from the key's record where only its space differs. The newest
         outcome of a config counts. A damaged row is left out.
         """
-        outcomes = list(self._select(records.TRIALS, of_key(trials, key)))
+        batches = list(self._select(tables.WHOLE, trials, of_key(trials, key)))
         stored = (row.value for row in self._load(key) if row.value is not None)
-        return merge_outcomes(stored, outcomes, expected)
+        return merge_outcomes(stored, batches, expected)
 
     def unfinished(
         self, kernel: str | None = None, device: str | None = None
     ) -> list[RecordSummary]:
         """List runs that have not ended or were cut off, by kernel and device."""
-        return unfinished_runs(self._select(records.TRIALS, matching(trials, kernel, device)))
+        condition = matching(trials, kernel, device)
+        return unfinished_runs(self._select(tables.UNSAMPLED, trials, condition))
 
     def save_prediction(self, prediction: StoredPrediction) -> None:
-        """Save a prediction, unless the key has a valid record.
-
-        Raises:
-            InputError: as `save`.
-        """
-        row = tables.prediction_row(prediction)
+        """Save a prediction, unless the key has a valid record."""
+        row = codec.row_of(prediction.as_record)
 
         def write(connection: Connection) -> None:
-            if records.valid(connection, prediction.key, prediction.provenance) is None:
-                tables.delete_rows(connection, predictions, of_key(predictions, prediction.key))
-                connection.execute(insert(predictions).values(row))
+            if tables.valid(connection, prediction.key, prediction.provenance) is None:
+                connection.execute(delete(predictions).where(of_key(predictions, prediction.key)))
+                connection.execute(insert(predictions), row)
 
         self.transact(write, writes=True)
 
     def find_prediction(self, key: TuneKey, expected: Provenance) -> StoredPrediction | None:
         """Return the valid prediction of a key; a damaged row counts as none."""
-        stored = self._select(records.PREDICTIONS, of_key(predictions, key))
-        return next((p for p in stored if p.holds(expected)), None)
+        stored = self._select(tables.WHOLE, predictions, of_key(predictions, key))
+        return next((p for p in map(StoredPrediction.of, stored) if p.holds(expected)), None)
 
     def predictions(
         self, kernel: str | None = None, device: str | None = None
     ) -> Iterator[StoredPrediction]:
         """Yield the predictions of keys not tuned since, by kernel and device."""
-        return self._select(records.PREDICTIONS, matching(predictions, kernel, device))
+        condition = matching(predictions, kernel, device)
+        return map(StoredPrediction.of, self._select(tables.WHOLE, predictions, condition))
+
+    def save_seeds(self, entries: Iterable[KeyedConfigs]) -> int:
+        """Save configs before earlier ones of equal keys; return how many, equal ones once."""
+        made = merged((entry.key, config) for entry in entries for config in entry.configs)
+        records = [
+            TuneRecord(one.key, config, (), UNTIMED) for one in made for config in one.configs
+        ]
+        rows = [*map(codec.row_of, reversed(records))]
+
+        def write(connection: Connection) -> None:
+            for row in rows:
+                same = (seeds.c[name] == row[name] for name in ("digest", "winner"))
+                connection.execute(delete(seeds).where(*same))
+                connection.execute(insert(seeds), row)
+
+        self.transact(write, writes=True)
+        return len(rows)
+
+    def seeds(self, kernel: str) -> list[KeyedConfigs]:
+        """Return a kernel's seeds; of each key those first that were saved last."""
+        found = list(self._select(tables.HEADS, seeds, matching(seeds, kernel, None)))
+        return merged((one.key, one.winner) for one in reversed(found))
+
+
+def _file_damage(connection: Connection) -> list[StoreFinding]:
+    """List what is wrong with an SQLite file as SQLite sees it."""
+    if connection.dialect.name != "sqlite":
+        return []
+    unlimited(connection)
+    texts = connection.exec_driver_sql("PRAGMA integrity_check").scalars()
+    problems = [" ".join(str(text).split()) for text in texts if text != "ok"]
+    return [StoreFinding("file", problem) for problem in problems]

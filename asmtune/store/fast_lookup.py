@@ -92,17 +92,17 @@ def fast_lookup(
         with connecting(PATIENCE_S), closing(connect(path, PATIENCE_S)) as connection:
             if not _is_known(connection):
                 return FastAnswer(False)
-            connection.row_factory = sqlite3.Row
-            found = [
-                connection.execute(f"SELECT * FROM {table} WHERE digest = ?", (digest,)).fetchone()
+            head = f"SELECT {', '.join(codec.HEAD)} FROM"
+            found = {
+                table: connection.execute(f"{head} {table} WHERE digest = ?", (digest,)).fetchone()
                 for table in ("keys", "predictions")
-            ]
+            }
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
         # `Store` says what is wrong and what to do. UnicodeDecodeError: SQLite quotes a damaged
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        valid = (_valid(dict(row), expected) for row in found if row is not None)
+        valid = (_valid(table, row, expected) for table, row in found.items() if row is not None)
         return FastAnswer(True, next(filter(None, valid), None))
     except InputError:
         return FastAnswer(False)
@@ -116,17 +116,18 @@ def _is_known(connection: sqlite3.Connection) -> bool:
     return (mark, version, schema) == (APPLICATION_ID, SCHEMA_VERSION, SCHEMA_DIGEST)
 
 
-def _valid(row: dict[str, Any], expected: Provenance) -> StoredConfig | None:
-    """Read a row of `keys` or `predictions`; return None if it is not valid for `expected`.
+def _valid(table: str, row: tuple[Any, ...], expected: Provenance) -> StoredConfig | None:
+    """Read the head of a row; return None if it is not valid for `expected`.
 
     Raises:
         InputError: the row is malformed, or does not match its digest or its seal.
     """
-    head = codec.read_row(row)
-    if "predicted_us" in row:
-        made = StoredPrediction(head.key, head.winner, row["predicted_us"], head.provenance)
+    head = codec.read_head(row)
+    columns = dict(zip(codec.HEAD, row, strict=True))
+    if table == "predictions":
+        made = StoredPrediction(head.key, head.winner, columns["median_us"], head.provenance)
         how: Origin = "small" if made.is_small else "predicted"
         return StoredConfig(made.config, how, made.predicted_us) if made.holds(expected) else None
     if differences(head.provenance, expected):
         return None
-    return StoredConfig(head.winner, "tuned", tried=codec.read_tried(row["tried"]))
+    return StoredConfig(head.winner, "tuned", tried=codec.read_tried(columns["tried"]))

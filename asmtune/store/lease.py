@@ -30,7 +30,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, 
 from asmtune.base.errors import StoreError
 from asmtune.base.fingerprint import digest
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.store import codec, records
+from asmtune.store import codec, tables
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor_version
 from asmtune.store.tables import LoadedRow, leases
@@ -143,7 +143,7 @@ class Claim:
         """Note the record that is to be replaced, where tuning is forced."""
         if self.force:
             valid = store.transact(self._valid_record)
-            self.replaced = None if valid is None else valid.id
+            self.replaced = None if valid is None else valid.row.id
 
     def read(self, store: Store) -> None:
         """Read the key's record and the lease."""
@@ -173,11 +173,11 @@ class Claim:
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
     def _valid_record(self, connection: Connection) -> LoadedRow[TuneRecord] | None:
-        return records.valid(connection, self.key, self.expected)
+        return tables.valid(connection, self.key, self.expected)
 
     def _read(self, connection: Connection) -> None:
         valid = self._valid_record(connection)
-        self.record = None if valid is None or valid.id == self.replaced else valid.value
+        self.record = None if valid is None or valid.row.id == self.replaced else valid.value
         row = connection.execute(select(leases).where(self._named())).first()
         self.held = None
         # Treat a damaged row as missing; the next process that takes the lease overwrites it.

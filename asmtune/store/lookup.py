@@ -13,7 +13,6 @@ from asmtune.store import codec
 
 Outcome = Literal["hit", "miss", "stale", "corrupt"]
 Layer = Literal["store", "shipped"]
-TrialOutcome = Measurement | tuple[Config, Failure]
 
 DIGITS_SHOWN: Final = 12
 """Digits of a digest in messages and tables."""
@@ -83,6 +82,18 @@ class StoredPrediction:
     predicted_us: float | None
     provenance: Provenance
 
+    @classmethod
+    def of(cls, record: TuneRecord) -> StoredPrediction:
+        """Take a record whose only timing, if it has one, is a prediction."""
+        return cls(record.key, record.winner, record.median_us, record.provenance)
+
+    @property
+    def as_record(self) -> TuneRecord:
+        """Return the record that `of` takes."""
+        us = self.predicted_us
+        timed = () if us is None else (Measurement(self.config, us, us, us, ()),)
+        return TuneRecord(self.key, self.config, timed, self.provenance)
+
     @property
     def is_small(self) -> bool:
         """Return whether the key was found too small to tune."""
@@ -92,17 +103,6 @@ class StoredPrediction:
         """Return whether it is valid now; what was found small, in any space."""
         now = replace(expected, space=SMALL) if self.is_small else expected
         return not differences(self.provenance, now)
-
-
-@dataclass(frozen=True)
-class StoredTrial:
-    """An outcome of a run that has not ended; `source`, `triton` and `date` as in `Provenance`."""
-
-    key: TuneKey
-    source: str
-    triton: str
-    date: str
-    outcome: TrialOutcome
 
 
 class RecordSummary(NamedTuple):
@@ -169,44 +169,38 @@ def reusable(source: str, triton: str, now: Provenance) -> bool:
 
 
 def merge_outcomes(
-    records: Iterable[TuneRecord], trials: Iterable[StoredTrial], now: Provenance
+    stored: Iterable[TuneRecord], batches: Iterable[TuneRecord], now: Provenance
 ) -> EarlierOutcomes:
     """Merge the outcomes that are valid now; the newest outcome of a config counts.
 
     Args:
-        records: records of the key; used where their space alone differs.
-        trials: outcomes of runs that have not ended, oldest first.
+        stored: records of the key; used where their space alone differs.
+        batches: outcomes of runs that have not ended, oldest first.
         now: how the key would be tuned.
     """
-    outcomes: list[TrialOutcome] = []
-    for record in records:
-        recorded = record.provenance
-        if reusable(recorded.source, recorded.triton, now) and recorded.space != now.space:
-            outcomes += [*record.measurements, *record.failures]
-    outcomes += [trial.outcome for trial in trials if reusable(trial.source, trial.triton, now)]
-    newest: dict[str, TrialOutcome] = {}
-    for outcome in outcomes:
-        config = outcome.config if isinstance(outcome, Measurement) else outcome[0]
-        newest[codec.config_text(config)] = outcome
+    newest: dict[str, Measurement | tuple[Config, Failure]] = {}
+    for record in (*(one for one in stored if one.provenance.space != now.space), *batches):
+        if reusable(record.provenance.source, record.provenance.triton, now):
+            newest |= {codec.config_text(timing.config): timing for timing in record.measurements}
+            newest |= {codec.config_text(failed[0]): failed for failed in record.failures}
     return EarlierOutcomes(
         tuple(outcome for outcome in newest.values() if isinstance(outcome, Measurement)),
         tuple(outcome for outcome in newest.values() if not isinstance(outcome, Measurement)),
     )
 
 
-def unfinished_runs(trials: Iterable[StoredTrial]) -> list[RecordSummary]:
-    """Sum up each run that trials come from; by kernel, device and key.
+def unfinished_runs(batches: Iterable[TuneRecord]) -> list[RecordSummary]:
+    """Sum up each run that batches of outcomes come from; by kernel, device and key.
 
     A config that was timed twice counts twice; the date is that of the newest row.
     """
     runs: dict[tuple[str, str, str], RecordSummary] = {}
-    for trial in trials:
-        name = (codec.key_digest(trial.key), trial.source, trial.triton)
-        run = runs.get(name) or RecordSummary.at(trial.key, None, "")
-        timed = isinstance(trial.outcome, Measurement)
-        timings, failures = run.timed + timed, run.failed + (not timed)
-        date = max(run.date, trial.date)
-        runs[name] = run._replace(date=date, timed=timings, failed=failures)
+    for batch in batches:
+        made = batch.provenance
+        name = (codec.key_digest(batch.key), made.source, made.triton)
+        run = runs.get(name) or RecordSummary.at(batch.key, None, "")
+        timed, failed = run.timed + len(batch.measurements), run.failed + len(batch.failures)
+        runs[name] = run._replace(date=max(run.date, made.date), timed=timed, failed=failed)
     return sorted(runs.values(), key=lambda run: (run.kernel, run.device, run.digest))
 
 

@@ -137,17 +137,15 @@ class KeyIndex:
         shapes: by the name of a value in a shape, its logarithm to the base 2 (NaN of what is no
             size) and its hash.
         dtypes, devices: hashes of dtypes and device.
-        store: `tables.store_name`, whose ids they are.
     """
 
     ids: _Numbers = field(default_factory=_none)
     shapes: Mapping[str, _Sizes] = field(default_factory=dict)
     dtypes: _Numbers = field(default_factory=_none)
     devices: _Numbers = field(default_factory=_none)
-    store: str | None = None
 
     def having(self, rows: Sequence[Any]) -> KeyIndex:
-        """Return the index with more rows of `keys`, as `records.behind` gives them."""
+        """Return the index with more rows of `keys`, as `tables.behind` gives them."""
         shapes = [_shape(row.shape) for row in rows]
         names = self.shapes.keys() | {name for shape in shapes for name in shape}
         return KeyIndex(
@@ -155,7 +153,6 @@ class KeyIndex:
             {name: self._joined_sizes(name, [_at(one, name) for one in shapes]) for name in names},
             _joined(self.dtypes, [hash(row.dtypes) for row in rows]),
             _joined(self.devices, [hash(row.device) for row in rows]),
-            self.store,
         )
 
     def _joined_sizes(self, name: str, values: list[Any]) -> _Sizes:

@@ -119,6 +119,7 @@ class SafeStore:
     records = _guarded(Store.records, list)
     heads = _guarded(Store.heads, list)
     near = _guarded(Store.near, list)
+    seeds = _guarded(Store.seeds, list)
     save = _guarded(Store.save, lambda: None, "writes")
     earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
     save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")

@@ -41,7 +41,7 @@ _ID_PLACE: Final = slice(68, 72)  # of the application id in an SQLite file's he
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps beside its own, and reads changes from."""
 
-SCHEMA_DIGEST: Final = "fc02fcd1df67e49e7d4e3260cb77a52f641e3cebd857ed2caf1ee43f3e4102ed"
+SCHEMA_DIGEST: Final = "1098dcfadd9f82d6bb81a39b1531282df1d2b6f56a4287c8392dd40cb8aaac5d"
 """`schema_digest` of a new store's file; a test compares them."""
 
 SCHEMA_VERSION: Final = 1

@@ -1,23 +1,24 @@
-"""The store's tables, in SQL that SQLite and PostgreSQL share, and rows of what has no record yet.
+"""The store's tables, in SQL that SQLite and PostgreSQL share, and how their rows are read.
 
-Each row carries the digest of its key and a seal: a digest of all its values. A row is read
-back only where both match: a changed digit may parse and still be another config. A damaged
-row is returned with its problem, and the store decides what to do about it.
+What is known of a key is a record, in a row of one form: the columns `codec.HEAD`, then
+`codec.OUTCOMES`. Each row carries the digest of its key and a seal: a digest of all its values. A
+row is read back only where both match: a changed digit may parse and still be another config. A
+damaged row is returned with its problem, and the store decides what to do about it.
 
 Tables:
 
-    keys           tuned keys: all of a record that a launch or a listing needs
-    outcomes       timings and failures of each, as JSON
-    trials         timings and failures of runs that have not ended
+    keys           tuned keys
+    trials         timings and failures of runs that have not ended, a row a batch
     predictions    configs that nobody has timed: of the model, or of launches too small to tune
+    seeds          configs of other origin, which a search times first, a row each
     leases         keys that a process is tuning now
-    meta           the schema's version, and a random name of the store
+    meta           the schema's version
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -25,7 +26,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
-    ForeignKey,
     Index,
     Integer,
     MetaData,
@@ -35,20 +35,20 @@ from sqlalchemy import (
     Text,
     and_,
     delete,
+    func,
     insert,
     inspect,
+    or_,
     select,
     true,
 )
 
 from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.fingerprint import canonical
-from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
-from asmtune.store.lookup import DIGITS_SHOWN, StoredPrediction, StoredTrial, TrialOutcome
+from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, differences
+from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import damaged
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
@@ -61,77 +61,51 @@ from asmtune.store.sqlite_file import (
 
 _T = TypeVar("_T")
 
+BATCH: Final = 100
+"""Records that one transaction reads or writes. With 100 timings of 60 samples each they are 10 MB
+of text, and take some 10 ms."""
+
+MANY: Final = 1000
+"""Records that one transaction reads without their timings."""
+
 metadata = MetaData()
 
-_KEY: Final = ("kernel", "shape", "dtypes", "device")
+_TYPES: Final = {"timed": Integer, "failed": Integer, "median_us": Double}
 
 
-def _texts(*names: str) -> list[Column[str]]:
-    return [Column(name, Text, nullable=False) for name in names]
+def _of_records(name: str, *, unique: bool) -> Table:
+    named = [*codec.HEAD, *codec.OUTCOMES]
+    columns: list[Column[Any]] = [
+        Column(one, _TYPES.get(one, Text), nullable=one == "median_us") for one in named
+    ]
+    return Table(
+        name,
+        metadata,
+        Column("id", Integer, primary_key=True),
+        *columns,
+        Index(f"{name}_by_digest", "digest", unique=unique),
+        Index(f"{name}_by_kernel", "kernel", "device"),
+        # An id is never used twice: deleting a damaged row by its id cannot delete the good
+        # record that another process has just put in its place.
+        sqlite_autoincrement=True,
+    )
 
+
+keys = _of_records("keys", unique=True)
+# Rows are only added, and deleted when the run's record is saved, so that writers never wait
+# for each other. The newest outcome of a config counts.
+trials = _of_records("trials", unique=False)
+# Not in `keys`: a config that was never timed must not replace one that was.
+predictions = _of_records("predictions", unique=True)
+seeds = _of_records("seeds", unique=False)
+
+OF_RECORDS: Final = (keys, trials, predictions, seeds)
 
 meta = Table(
     "meta",
     metadata,
     Column("name", String(64), primary_key=True),
-    *_texts("value"),
-)
-
-keys = Table(
-    "keys",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False, unique=True),
-    *_texts(*_KEY),
-    *_texts("winner"),
-    *_texts(*codec.PROVENANCE_FIELDS),
-    Column("timed", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("median_us", Double),
-    *_texts("tried"),
-    # Digest of the outcomes, so that the seal can be checked without them.
-    Column("outcomes", String(64), nullable=False),
-    Column("seal", String(64), nullable=False),
-    Index("keys_by_kernel", "kernel", "device"),
-    # An id is never used twice: deleting a damaged row by its id cannot delete the good
-    # record that another process has just put in its place.
-    sqlite_autoincrement=True,
-)
-
-# Not in `keys`, whose rows lie together when they are listed. Samples are most of a record, and
-# apart: few readers parse them.
-outcomes = Table(
-    "outcomes",
-    metadata,
-    Column("key_id", Integer, ForeignKey("keys.id"), primary_key=True),
-    *_texts("measurements", "failures", "samples"),
-)
-
-# Rows are only added, and deleted when the run's record is saved, so that writers never wait
-# for each other. The newest row of a config counts.
-trials = Table(
-    "trials",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False),
-    *_texts(*_KEY),
-    # `outcome` is a measurement or a failure, as JSON.
-    *_texts("source", "triton", "date", "outcome"),
-    Column("seal", String(64), nullable=False),
-    Index("trials_by_digest", "digest"),
-    sqlite_autoincrement=True,
-)
-
-# Not in `keys`: a config that was never timed must not replace one that was.
-predictions = Table(
-    "predictions",
-    metadata,
-    Column("digest", String(64), primary_key=True),
-    *_texts(*_KEY),
-    *_texts("winner"),
-    Column("predicted_us", Double),
-    *_texts(*codec.PROVENANCE_FIELDS),
-    Column("seal", String(64), nullable=False),
+    Column("value", Text, nullable=False),
 )
 
 leases = Table(
@@ -149,13 +123,7 @@ def create(connection: Connection) -> None:
         connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
     metadata.create_all(connection)
-    rows = {"schema_version": str(SCHEMA_VERSION), "store": secrets.token_hex(16)}
-    connection.execute(insert(meta), [{"name": n, "value": v} for n, v in rows.items()])
-
-
-def store_name(connection: Connection) -> str | None:
-    """Return the random name that a store got when it was made; None for one made without."""
-    return connection.execute(select(meta.c.value).where(meta.c.name == "store")).scalar()
+    connection.execute(insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION)))
 
 
 def are_present(connection: Connection, place: str) -> bool:
@@ -198,9 +166,6 @@ def _check_version(found: int, place: str) -> None:
         raise damaged(place, f"schema version {found}")
 
 
-_CHUNK: Final = 500  # ids in one statement; SQLite takes some 32,000
-
-
 class LoadedRow(NamedTuple, Generic[_T]):
     """The value that a row holds, or the reason why it cannot be used.
 
@@ -215,23 +180,96 @@ class LoadedRow(NamedTuple, Generic[_T]):
     problem: str = ""
 
     @property
-    def id(self) -> Any:
-        """Return the value of the table's primary key."""
-        return self.row._mapping.get("id", self.row.digest)  # `predictions` is keyed by its digest
-
-    @property
     def place(self) -> str:
         """Name the row for messages: the first digits of its digest, and its kernel."""
         digits = json_codec.printable(str(self.row.digest))[:DIGITS_SHOWN]
         return f"{digits} {json_codec.printable(str(self.row.kernel))}"
 
 
-def loaded(row: Row[Any], parse: Callable[[Row[Any]], _T]) -> LoadedRow[_T]:
-    """Parse a row; what is wrong with it becomes its problem."""
-    try:
-        return LoadedRow(row, parse(row))
-    except InputError as error:
-        return LoadedRow(row, None, str(error))
+class Reading(NamedTuple, Generic[_T]):
+    """A way to read rows of records.
+
+    Attributes:
+        columns: names of the columns that are read, after the row's id.
+        read: checks a row and makes a value of it; outside of transactions.
+        most: rows that one transaction reads.
+    """
+
+    columns: Sequence[str]
+    read: Callable[[tuple[Any, ...]], _T]
+    most: int
+
+    def fetch(
+        self, connection: Connection, table: Table, condition: ColumnElement[bool]
+    ) -> Sequence[Row[Any]]:
+        """Read the rows that match, at most some hundreds; within a transaction."""
+        query = select(table.c.id, *(table.c[name] for name in self.columns))
+        return connection.execute(query.where(condition).order_by(*_order(table))).all()
+
+    def parse(self, row: Row[Any]) -> LoadedRow[_T]:
+        """Check and read a row; what is wrong with it becomes its problem."""
+        try:
+            return LoadedRow(row, self.read(row[1:]))
+        except InputError as error:
+            return LoadedRow(row, None, str(error))
+
+
+def _summary(head: tuple[Any, ...]) -> RecordSummary:
+    codec.check_seal(head)
+    digest, kernel, shape, dtypes, device, winner = head[:6]
+    date, timed, failed, median_us = head[12:16]
+    sizes = json_codec.json_of(shape, "row.shape")
+    if not isinstance(sizes, dict):
+        raise json_codec.expected("an object", "row.shape", sizes)
+    key = (digest, kernel, sizes, _dtypes(dtypes), device)
+    return RecordSummary(*key, _winner(winner), date, timed, failed, median_us)
+
+
+# All but the sizes of a shape is alike in many records, and read once.
+@lru_cache(maxsize=4096)
+def _dtypes(text: str) -> Mapping[str, str]:
+    return json_codec.names_of(json_codec.json_of(text, "row.dtypes"), "row.dtypes")
+
+
+@lru_cache(maxsize=4096)
+def _winner(text: str) -> Mapping[str, Any]:
+    return codec.config_from_json(json_codec.json_of(text, "row"), "row.winner").to_dict()
+
+
+_ALL: Final = (*codec.HEAD, *codec.OUTCOMES)
+WHOLE: Final = Reading(_ALL, codec.read_row, BATCH)
+UNSAMPLED: Final = Reading(_ALL, partial(codec.read_row, samples=False), BATCH)
+HEADS: Final = Reading(codec.HEAD, codec.read_head, MANY)
+SUMMARIES: Final = Reading(codec.HEAD, _summary, MANY)
+
+
+def _order(table: Table) -> tuple[Column[Any], ...]:
+    """Sort by kernel and device, then as saved: rows that are read together lie together."""
+    return table.c.kernel, table.c.device, table.c.id
+
+
+def handles(
+    connection: Connection, table: Table, condition: ColumnElement[bool]
+) -> list[tuple[Any, ...]]:
+    """List the ids of the rows that match, each with the digest of its key."""
+    query = select(table.c.id, table.c.digest).where(condition).order_by(*_order(table))
+    # Plain tuples, which Python's collector leaves alone.
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def fetch_again(
+    connection: Connection,
+    reading: Reading[Any],
+    table: Table,
+    batch: Sequence[tuple[Any, ...]],
+) -> Sequence[Row[Any]]:
+    """Read the rows of some handles, and what has been saved in the place of a record."""
+    condition: ColumnElement[bool] = table.c.id.in_([row_id for row_id, _ in batch])
+    found = reading.fetch(connection, table, condition)
+    if table is not keys or len(found) == len(batch):
+        return found
+    named = [name for _, name in batch if isinstance(name, str) and name.isascii()]
+    return reading.fetch(connection, table, or_(condition, table.c.digest.in_(named)))
 
 
 def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:
@@ -245,82 +283,49 @@ def of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
     return table.c.digest == codec.key_digest(key)
 
 
-def delete_rows(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
-    """Delete the rows that match, with the outcomes of records; return how many."""
-    if table is keys:
-        owners = select(keys.c.id).where(condition)
-        connection.execute(delete(outcomes).where(outcomes.c.key_id.in_(owners)))
-    return connection.execute(delete(table).where(condition)).rowcount
+def put(connection: Connection, batch: Sequence[dict[str, Any]]) -> None:
+    """Write rows of records, at most `BATCH`, in place of those of the same keys.
 
-
-def delete_some(connection: Connection, condition: ColumnElement[bool]) -> int:
-    """Delete at most `_CHUNK` of the records that match; return how many."""
-    ids = connection.execute(select(keys.c.id).where(condition).limit(_CHUNK)).scalars().all()
-    return delete_rows(connection, keys, keys.c.id.in_(ids))
-
-
-def trial_rows(
-    key: TuneKey,
-    provenance: Provenance,
-    measurements: Iterable[Measurement],
-    failed: Iterable[tuple[Config, Failure]],
-) -> list[dict[str, Any]]:
-    """Make rows of `trials` for outcomes of a key.
-
-    Raises:
-        InputError: a value cannot be stored; the message names it.
+    What was stored of the keys before they had a record is deleted.
     """
-    where = f"{key.kernel}: trial"
-    columns = codec.key_columns(codec.key_from_json(codec.key_to_json(key), f"{where}.key"))
-    for name in ("source", "triton", "date"):
-        columns[name] = json_codec.text_of(getattr(provenance, name), f"{where}.{name}")
-    values = [codec.measurement_to_json(measurement) for measurement in measurements]
-    values += [codec.failure_to_json(config, failure) for config, failure in failed]
-    for value in values:
-        _outcome(value, where)  # as it will be read
-    return [codec.sealed({**columns, "outcome": canonical(value)}) for value in values]
+    by_digest = {row["digest"]: row for row in batch}  # of a key that comes twice, the last
+    for table in (keys, trials, predictions):
+        connection.execute(delete(table).where(table.c.digest.in_(by_digest)))
+    connection.execute(insert(keys), [*by_digest.values()])
 
 
-def read_trial(row: Row[Any]) -> StoredTrial:
-    """Check and read a row of `trials`.
-
-    Raises:
-        InputError: it is damaged.
-    """
-    columns = row._asdict()
-    codec.check_seal(columns)
-    named = {name: json_codec.json_of(columns[name], name) for name in ("shape", "dtypes")}
-    key = codec.key_from_json({**named, "kernel": row.kernel, "device": row.device}, "trial")
-    outcome = _outcome(json_codec.json_of(row.outcome, "trial.outcome"), "trial")
-    return StoredTrial(key, row.source, row.triton, row.date, outcome)
+def delete_some(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
+    """Delete some hundreds of the rows that match; return how many."""
+    ids = select(table.c.id).where(condition).limit(MANY)
+    return connection.execute(delete(table).where(table.c.id.in_(ids))).rowcount
 
 
-def _outcome(value: Any, where: str) -> TrialOutcome:
-    if isinstance(value, dict) and "stage" in value:
-        return codec.failure_from_json(value, where)
-    return codec.measurement_from_json(value, where)
+def valid(connection: Connection, key: TuneKey, now: Provenance) -> LoadedRow[TuneRecord] | None:
+    """Load the row of a key's record where it is valid for `now`; else return None."""
+    condition = and_(of_key(keys, key), keys.c.source == now.source, keys.c.space == now.space)
+    found = map(WHOLE.parse, WHOLE.fetch(connection, keys, condition))
+    return next((r for r in found if r.value and not differences(r.value.provenance, now)), None)
 
 
-def prediction_row(prediction: StoredPrediction) -> dict[str, Any]:
-    """Make a row of `predictions`.
-
-    Raises:
-        InputError: a value cannot be stored; the message names it.
-    """
-    where = f"{prediction.key.kernel}: prediction"
-    made = TuneRecord(prediction.key, prediction.config, (), prediction.provenance)
-    columns = codec.head_columns(codec.record_from_json(codec.record_to_json(made), where))
-    us = prediction.predicted_us
-    if us is not None:
-        us = json_codec.time_of(us, f"{where}.predicted_us")
-    return codec.sealed({**columns, "predicted_us": us})
+_INDEXED: Final = ("id", "shape", "dtypes", "device")
 
 
-def read_prediction(row: Row[Any]) -> StoredPrediction:
-    """Check and read a row of `predictions`.
+class Change(NamedTuple):
+    """An index, empty where rows of it are gone, and rows that it lacks, at most `MANY`."""
 
-    Raises:
-        InputError: it is damaged.
-    """
-    head = codec.read_row(row._asdict())
-    return StoredPrediction(head.key, head.winner, row.predicted_us, head.provenance)
+    known: KeyIndex
+    rows: Sequence[Row[Any]]
+
+
+def behind(connection: Connection, kernel: str, index: KeyIndex) -> Change:
+    """Read what an index lacks of a kernel's keys: no rows where it has them all."""
+    own, read = keys.c.kernel == kernel, select(*(keys.c[name] for name in _INDEXED))
+    sums = select(func.count(), func.coalesce(func.sum(keys.c.id), 0)).where(own)
+    if tuple(map(int, connection.execute(sums).one())) == (len(index.ids), index.ids.sum()):
+        return Change(index, ())
+    query = read.where(own).order_by(keys.c.id).limit(MANY)
+    newest = int(index.ids.max(initial=0))
+    if rows := connection.execute(query.where(keys.c.id > newest)).all():
+        return Change(index, rows)
+    # Some are deleted, or were added by a transaction of a server that ended after a later one.
+    return Change(KeyIndex(), connection.execute(query).all())

@@ -38,7 +38,6 @@ from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import Layer, StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
-from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.user_state import outside, searching
 from asmtune.tuning.initial_state import experience
@@ -261,7 +260,7 @@ class Tuner:
             "store": self.store.near(request.key),
             "shipped": shipped_of(kernel),
         }
-        imported = SeedFolder(self.funnel.settings.seeds_dir).of(kernel)
+        imported = self.store.seeds(kernel)
         return Session(
             funnel=self.funnel,
             options=self.options,

@@ -371,7 +371,7 @@ def test_verify_names_damaged_timings(filled: Path) -> None:
     with Store.open(filled) as store:
         store.save_outcomes(record(7).key, record(7).provenance, record(7).measurements)
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
-        connection.execute("UPDATE trials SET outcome = '' WHERE id = 1")
+        connection.execute("UPDATE trials SET winner = '' WHERE id = 1")
     result = CliRunner().invoke(app, ["cache", "verify"])
     assert result.exit_code == 1
     assert (

@@ -21,7 +21,7 @@ from asmtune.core.kernel_module import import_module
 from asmtune.core.space.proposal import proposal_for
 from asmtune.kernels import tiled_matmul
 from asmtune.runtime.offline.host_functions import assumed_gpu, only_launch
-from asmtune.store.seeds import SeedFolder
+from asmtune.store.database import Store
 from tests.command_lines import Commands
 from tests.sample_kernels import scale
 
@@ -228,7 +228,7 @@ def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> No
         "mm.", "hosts."
     )
     assert commands.run("import", str(saved), "--kernel", "hosts.double").code == 0
-    (entry,) = SeedFolder(Settings.from_environment().seeds_dir).of("hosts.double")
+    (entry,) = Store.open(Settings.from_environment().store_where).seeds("hosts.double")
     assert [config.to_dict() for config in entry.configs] == kept
 
 

@@ -23,7 +23,7 @@ from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction
-from asmtune.store.seeds import KeyedConfigs, SeedFolder
+from asmtune.store.seeds import KeyedConfigs
 from asmtune.tuning.request import TuningRequest, key_of, provenance
 from tests import tuning_support as support
 
@@ -56,7 +56,7 @@ def remember(numbers: random.Random) -> None:
             made = provenance(at.problem, at.space)
             store.save_prediction(StoredPrediction(at.key, numbers.choice(configs), 1.0, made))
             pick: Config = numbers.choice(configs)
-            SeedFolder(Settings.from_environment().seeds_dir).add([KeyedConfigs(at.key, (pick,))])
+            store.save_seeds([KeyedConfigs(at.key, (pick,))])
 
 
 def main(history: int, seed: int, sizes: list[int]) -> dict[str, Any]:

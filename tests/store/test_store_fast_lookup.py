@@ -18,6 +18,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import tables
+from asmtune.store.codec import row_of
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import StoredPrediction
@@ -91,7 +92,7 @@ def test_tuned_goes_before_predicted(path: Path) -> None:
         True, StoredConfig(GUESS.config, "predicted", 6.25)
     )
     with Store.open(path) as store:  # as an asmtune that knows of no predictions leaves it
-        change = tables.predictions.update().values(tables.prediction_row(GUESS))
+        change = tables.predictions.update().values(row_of(GUESS.as_record))
         store.transact(lambda connection: connection.execute(change).close(), writes=True)
     assert fast_lookup(str(path), KEY, PROVENANCE).seen == StoredConfig(record().winner, "tuned")
 

@@ -22,7 +22,7 @@ from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import codec, interchange, neighbours, records, sqlite_file, transactions
+from asmtune.store import codec, interchange, neighbours, sqlite_file, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
@@ -73,19 +73,7 @@ def test_neighbours_are_the_nearest_of_each_device(where: str, store: Store) -> 
     assert {one.key.device for one in store.near(KEY)} == {"NVIDIA B200"}
     with statements(store) as asked:
         store.near(KEY)
-    assert len([text for text in asked if text.startswith("SELECT")]) == 3
-
-
-def test_a_fresh_file_has_neighbours_of_its_own(tmp_path: Path) -> None:
-    """A file that was deleted and made again, whose rows count from 1 again, is read again."""
-    path = tmp_path / "store.sqlite"
-    with Store.open(path) as store:
-        for m in (1024, 4096):
-            store.save_all(record(m + n) for n in range(neighbours.NEAREST + 1))
-            found = {one.key.shape["M"] for one in store.near(record(m).key)}
-            assert found == {m + n for n in range(1, neighbours.NEAREST)} | {m}
-            for file in tmp_path.iterdir():
-                file.unlink()
+    assert len([text for text in asked if text.startswith("SELECT")]) == 2
 
 
 def test_neighbours_have_timings(store: Store) -> None:
@@ -222,7 +210,7 @@ def test_records_are_parsed_between_transactions(
     """A kernel's records are read in batches, and no connection is open while one is parsed."""
     path = tmp_path / "store.sqlite"
     users: list[int] = []
-    parse = records.WHOLE.parse
+    parse = tables.WHOLE.read
 
     def noting(row: Any) -> Any:
         users.append(sqlite_file._gate.users)
@@ -230,8 +218,8 @@ def test_records_are_parsed_between_transactions(
 
     with Store.open(path) as store:
         store.save_all(record(m) for m in range(8))
-        reading = replace(records.WHOLE, parse=noting, most=3)
-        monkeypatch.setattr(records, "WHOLE", reading)
+        reading = tables.WHOLE._replace(read=noting, most=3)
+        monkeypatch.setattr(tables, "WHOLE", reading)
         with statements(store) as asked:
             assert len(store.records()) == 8
     assert users == [0] * 8
@@ -240,12 +228,12 @@ def test_records_are_parsed_between_transactions(
 
 def test_a_listing_asks_once_a_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows come by their ids, in the order in which they lie, and equal configs are read once."""
-    monkeypatch.setattr(records, "SUMMARIES", replace(records.SUMMARIES, most=5))
+    monkeypatch.setattr(tables, "SUMMARIES", tables.SUMMARIES._replace(most=5))
     store.save_all(record(m) for m in reversed(range(10)))
     parsed: list[Any] = []
     read = codec.config_from_json
     monkeypatch.setattr(codec, "config_from_json", lambda *a: parsed.append(a) or read(*a))
-    records._winner.cache_clear()
+    tables._winner.cache_clear()
     with statements(store) as asked:
         found = list(store.summaries())
     assert [one.shape["M"] for one in found] == [*reversed(range(10))]
@@ -259,7 +247,7 @@ def test_a_record_that_is_replaced_while_others_are_read(
     where: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A listing has each key once, as it is when its batch is read."""
-    monkeypatch.setattr(records, "WHOLE", replace(records.WHOLE, most=2))
+    monkeypatch.setattr(tables, "WHOLE", tables.WHOLE._replace(most=2))
     store.save_all(record(m) for m in range(6))
     found: list[TuneRecord] = []
     for one in store.stream():
@@ -277,8 +265,8 @@ def test_an_interrupted_import_keeps_whole_batches(
     """It says how many records are in, each whole, and importing again adds the rest."""
     file, path = tmp_path / "f.json", tmp_path / "store.sqlite"
     interchange.write(file, [record(m) for m in range(8)], samples=True)
-    monkeypatch.setattr(records, "BATCH", 3)
-    put, calls = records.put, 0
+    monkeypatch.setattr(tables, "BATCH", 3)
+    put, calls = tables.put, 0
 
     def third_fails(*arguments: Any, **options: Any) -> None:
         nonlocal calls
@@ -287,7 +275,7 @@ def test_an_interrupted_import_keeps_whole_batches(
         if calls == 3:
             raise StoreError("the disk is full")
 
-    monkeypatch.setattr(records, "put", third_fails)
+    monkeypatch.setattr(tables, "put", third_fails)
     arguments = ["import", str(file), "--store", str(path)]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, StoreError)
@@ -317,9 +305,9 @@ def test_a_batch_at_most_is_in_memory(
 ) -> None:
     """However many records there are, no command that lists or copies them holds more."""
     monkeypatch.setattr(cache, "shipped_records", lambda: ())
-    monkeypatch.setattr(records, "BATCH", 4)
+    monkeypatch.setattr(tables, "BATCH", 4)
     for name in ("WHOLE", "SUMMARIES"):
-        monkeypatch.setattr(records, name, replace(getattr(records, name), most=4))
+        monkeypatch.setattr(tables, name, getattr(tables, name)._replace(most=4))
     alive: set[int] = set()
     most = 0
 
@@ -347,7 +335,7 @@ def test_a_batch_at_most_is_in_memory(
             self._counted = Counted()
 
     monkeypatch.setattr(TuneRecord, "__init__", init)
-    monkeypatch.setattr(records, "RecordSummary", Summary)
+    monkeypatch.setattr(tables, "RecordSummary", Summary)
     words = command.split()
     target = {"export": [str(tmp_path / "out")], "import": [str(file)]}
     arguments = [words[0], *target.get(words[0], []), *words[1:], "--store", str(path)]

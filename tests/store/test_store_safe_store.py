@@ -231,7 +231,7 @@ def test_config_that_cannot_be_kept(where: str) -> None:
 
     with pytest.warns(StoreWarning, match=r"ACC: expected .*; it is not kept") as caught:
         tune()
-    assert len({str(warning.message) for warning in caught}) == len(caught) == 2
+    assert len(caught) == 1
     assert safe.working
     assert warnings_of(safe) == []
 

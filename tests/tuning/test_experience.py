@@ -11,8 +11,9 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store.database import Store
 from asmtune.store.lookup import EarlierOutcomes
-from asmtune.store.seeds import KeyedConfigs, SeedFolder
+from asmtune.store.seeds import KeyedConfigs
 from asmtune.tuning.initial_state import experience, known_to
 from tests.tuning_support import BEST, HostMachine, request, space, workshop
 
@@ -95,7 +96,8 @@ def test_imported_seeds_are_timed_first(tmp_path: Path) -> None:
     machine = HostMachine()
     tuner = workshop(tmp_path / "cache", machine, "quick")
     asked = request(tuner, searched=space(warps=(1, 2, 4, 8, 16)))
-    SeedFolder(tmp_path / "cache" / "seeds").add([KeyedConfigs(asked.key, (seed,))])
+    with Store.open(tmp_path / "cache" / "store.sqlite") as store:
+        store.save_seeds([KeyedConfigs(asked.key, (seed,))])
     result = tuner.resolve(asked)
     assert seed in list(dict.fromkeys(machine.timed))[:16]  # last but two without the import
     assert result.record.winner == BEST

@@ -14,7 +14,6 @@ import typer
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.settings import Settings
 from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
 from asmtune.cli.output import Json, check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
@@ -24,7 +23,7 @@ from asmtune.report.documents import is_report, read_reports
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged
-from asmtune.store.seeds import KeyedConfigs, SeedFolder, configs_of
+from asmtune.store.seeds import KeyedConfigs, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.python_files import python_file
 
@@ -196,7 +195,8 @@ def import_configs(
         count = sum(_import_records(file, where) for file in whole)
         said.append(f"{count} records from {', '.join(map(str, whole))}")
     if hints:
-        seeds = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
+        with open_store(where) as store:
+            seeds = store.save_seeds(entries)
         kernels = len({entry.key.kernel for entry in entries})
         said.append(f"{seeds} seeds of {kernels} kernels")
         count += seeds

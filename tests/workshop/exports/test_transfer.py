@@ -21,7 +21,6 @@ from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.seeds import SeedFolder
 from asmtune.store.shipped import shipped_records
 
 MATMUL = "pkg.matmul"
@@ -96,7 +95,7 @@ def refused(*arguments: object) -> str:
 
 def seeds(kernel: str = MATMUL) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Return the stored seeds of a kernel, by key."""
-    found = SeedFolder(Settings.from_environment().seeds_dir).of(kernel)
+    found = Store.open(Settings.from_environment().store_where).seeds(kernel)
     return {place(entry.key): [config.to_dict() for config in entry.configs] for entry in found}
 
 
