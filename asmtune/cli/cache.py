@@ -105,7 +105,7 @@ def _listed(
         for run in store.unfinished(kernel, device):
             yield record_row("unfinished", run)
         for one in store.predictions(kernel, device):
-            summary = RecordSummary.at(one.key, one.config.to_dict(), one.provenance.date)
+            summary = RecordSummary.of(one.as_record)._replace(timed=0, median_us=None)
             yield record_row("small" if one.is_small else "predicted", summary)
     for record in shipped_records():
         if kernel in (None, record.key.kernel) and device in (None, record.key.device):

@@ -280,7 +280,7 @@ class Store(Database):
     ) -> list[RecordSummary]:
         """List runs that have not ended or were cut off, by kernel and device."""
         condition = matching(trials, kernel, device)
-        return unfinished_runs(self._select(tables.UNSAMPLED, trials, condition))
+        return unfinished_runs(self._select(tables.SUMMARIES, trials, condition))
 
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record."""

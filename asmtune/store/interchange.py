@@ -8,20 +8,19 @@ Form:
     "records": [ ... ]
     }
 
-Records are sorted and every measurement has a line of its own, so that the diff of
-two versions of a file shows what has changed.
+Every measurement has a line of its own, so that the diff of two versions of a file shows what has
+changed.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
@@ -57,10 +56,20 @@ def write(
         InputError: a record that `loads` would refuse, such as one whose winner was not timed.
         StoreError: the file cannot be written.
     """
+    count = 0
+
+    def document() -> Iterator[bytes]:
+        nonlocal count
+        yield f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n"records": ['.encode()
+        mode = "rounded" if samples else "none"
+        values, checked = tee(record_to_json(record, samples=mode) for record in records)
+        for value, _ in zip(values, _records(checked, "export"), strict=True):
+            yield (b",\n" if count else b"\n") + _record_text(value).encode()
+            count += 1
+        yield b"\n]\n}\n" if count else b"]\n}\n"
+
     try:
-        with TemporaryFile() as spool:
-            places = _spooled(records, spool, samples=samples)
-            put(path, _document(places, spool))
+        put(path, document())
     except StoreError:
         raise
     except OSError as error:
@@ -68,36 +77,18 @@ def write(
             f"{path}: cannot be written ({error.strerror or error}); "
             "check the folder and its free space, or name another file"
         ) from error
-    return len(places)
+    return count
 
 
-class _Place(NamedTuple):
-    """Where a record's text lies among those that were spooled, and its order in a document."""
+def in_order(records: Iterable[TuneRecord]) -> list[TuneRecord]:
+    """Sort records as the reviewed files have them."""
 
-    order: str
-    start: int
-    length: int
+    def place(record: TuneRecord) -> str:
+        key = record.key
+        named = [key.kernel, key.device, dict(key.dtypes), dict(key.shape)]
+        return json.dumps(named, sort_keys=True, default=str)
 
-
-def _spooled(records: Iterable[TuneRecord], spool: BinaryIO, *, samples: bool) -> list[_Place]:
-    mode = "rounded" if samples else "none"
-    names = ("kernel", "device", "dtypes", "shape")
-    places, start = [], 0
-    values, checked = tee(record_to_json(record, samples=mode) for record in records)
-    for value, _ in zip(values, _records(checked, "export"), strict=True):
-        order = json.dumps([value["key"][name] for name in names], sort_keys=True, default=str)
-        text = _record_text(value).encode()
-        places.append(_Place(order, start, len(text)))
-        start += spool.write(text)
-    return places
-
-
-def _document(places: Sequence[_Place], spool: BinaryIO) -> Iterator[bytes]:
-    yield f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n"records": ['.encode()
-    for number, place in enumerate(sorted(places)):
-        spool.seek(place.start)
-        yield (b",\n" if number else b"\n") + spool.read(place.length)
-    yield b"\n]\n}\n" if places else b"]\n}\n"
+    return sorted(records, key=place)
 
 
 def loads(text: str | bytes, source: str) -> tuple[TuneRecord, ...]:

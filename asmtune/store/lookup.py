@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
+from asmtune.base.json_codec import expected, json_of, names_of
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -110,7 +112,7 @@ class RecordSummary(NamedTuple):
 
     Attributes:
         digest: the key's.
-        kernel, shape, dtypes, device, date: as the record has them.
+        kernel, shape, dtypes, device, source, triton, date: as the record has them.
         winner: its values, as `Config.to_dict` gives them; None of a run that has not ended.
         timed, failed: number of its timings and failures.
         median_us: the winner's median time; None if it was not timed.
@@ -122,21 +124,47 @@ class RecordSummary(NamedTuple):
     dtypes: Mapping[str, str]
     device: str
     winner: Mapping[str, Any] | None
+    source: str
+    triton: str
     date: str
-    timed: int = 0
-    failed: int = 0
-    median_us: float | None = None
+    timed: int
+    failed: int
+    median_us: float | None
 
     @classmethod
     def of(cls, record: TuneRecord) -> RecordSummary:
         """Summarise a record."""
-        counts = len(record.measurements), len(record.failures), record.median_us
-        return cls.at(record.key, record.winner.to_dict(), record.provenance.date, *counts)
+        row = codec.row_of(record, checked=True)
+        return cls.of_head(tuple(row[name] for name in codec.HEAD))
 
     @classmethod
-    def at(cls, key: TuneKey, *rest: Any) -> RecordSummary:
-        """Summarise what is known of a key; `rest` are the fields from `winner` on."""
-        return cls(codec.key_digest(key), key.kernel, key.shape, key.dtypes, key.device, *rest)
+    def of_head(cls, head: tuple[Any, ...]) -> RecordSummary:
+        """Check the columns `HEAD` of a row against their seal, and summarise them.
+
+        Raises:
+            InputError: the row has changed since it was written, or holds no record.
+        """
+        codec.check_seal(head)
+        digest, kernel, shape, dtypes, device, winner, source, _, triton, *_ = head
+        sizes = json_of(shape, "row.shape")
+        if not isinstance(sizes, dict):
+            raise expected("an object", "row.shape", sizes)
+        key = (digest, kernel, sizes, _dtypes(dtypes), device)
+        return cls(*key, _winner(winner), source, triton, *head[_DATE : _DATE + 4])
+
+
+_DATE: Final = codec.HEAD.index("date")
+
+
+# All but the sizes of a shape is alike in many records, and read once.
+@lru_cache(maxsize=4096)
+def _dtypes(text: str) -> Mapping[str, str]:
+    return names_of(json_of(text, "row.dtypes"), "row.dtypes")
+
+
+@lru_cache(maxsize=4096)
+def _winner(text: str) -> Mapping[str, Any]:
+    return codec.config_from_json(json_of(text, "row"), "row.winner").to_dict()
 
 
 def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
@@ -189,18 +217,17 @@ def merge_outcomes(
     )
 
 
-def unfinished_runs(batches: Iterable[TuneRecord]) -> list[RecordSummary]:
+def unfinished_runs(batches: Iterable[RecordSummary]) -> list[RecordSummary]:
     """Sum up each run that batches of outcomes come from; by kernel, device and key.
 
     A config that was timed twice counts twice; the date is that of the newest row.
     """
     runs: dict[tuple[str, str, str], RecordSummary] = {}
     for batch in batches:
-        made = batch.provenance
-        name = (codec.key_digest(batch.key), made.source, made.triton)
-        run = runs.get(name) or RecordSummary.at(batch.key, None, "")
-        timed, failed = run.timed + len(batch.measurements), run.failed + len(batch.failures)
-        runs[name] = run._replace(date=max(run.date, made.date), timed=timed, failed=failed)
+        name = (batch.digest, batch.source, batch.triton)
+        run = runs.get(name) or batch._replace(winner=None, median_us=None, timed=0, failed=0)
+        timed, failed = run.timed + batch.timed, run.failed + batch.failed
+        runs[name] = run._replace(date=max(run.date, batch.date), timed=timed, failed=failed)
     return sorted(runs.values(), key=lambda run: (run.kernel, run.device, run.digest))
 
 

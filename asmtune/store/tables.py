@@ -17,8 +17,8 @@ Tables:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -214,33 +214,11 @@ class Reading(NamedTuple, Generic[_T]):
             return LoadedRow(row, None, str(error))
 
 
-def _summary(head: tuple[Any, ...]) -> RecordSummary:
-    codec.check_seal(head)
-    digest, kernel, shape, dtypes, device, winner = head[:6]
-    date, timed, failed, median_us = head[12:16]
-    sizes = json_codec.json_of(shape, "row.shape")
-    if not isinstance(sizes, dict):
-        raise json_codec.expected("an object", "row.shape", sizes)
-    key = (digest, kernel, sizes, _dtypes(dtypes), device)
-    return RecordSummary(*key, _winner(winner), date, timed, failed, median_us)
-
-
-# All but the sizes of a shape is alike in many records, and read once.
-@lru_cache(maxsize=4096)
-def _dtypes(text: str) -> Mapping[str, str]:
-    return json_codec.names_of(json_codec.json_of(text, "row.dtypes"), "row.dtypes")
-
-
-@lru_cache(maxsize=4096)
-def _winner(text: str) -> Mapping[str, Any]:
-    return codec.config_from_json(json_codec.json_of(text, "row"), "row.winner").to_dict()
-
-
 _ALL: Final = (*codec.HEAD, *codec.OUTCOMES)
 WHOLE: Final = Reading(_ALL, codec.read_row, BATCH)
 UNSAMPLED: Final = Reading(_ALL, partial(codec.read_row, samples=False), BATCH)
 HEADS: Final = Reading(codec.HEAD, codec.read_head, MANY)
-SUMMARIES: Final = Reading(codec.HEAD, _summary, MANY)
+SUMMARIES: Final = Reading(codec.HEAD, RecordSummary.of_head, MANY)
 
 
 def _order(table: Table) -> tuple[Column[Any], ...]:

@@ -112,7 +112,7 @@ def ship(
     records = current([*tuned, *shipped], wanted, slower(name, device))
     fresh = [abridged(record, FASTEST) for record in records]
     if fresh:
-        interchange.write(file, fresh)
+        interchange.write(file, interchange.in_order(fresh))
     else:
         file.unlink(missing_ok=True)
     return len(wanted), len(fresh)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 import warnings
 from collections.abc import Callable
@@ -11,20 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from children import in_child, memory_folder
+from children import memory_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import DAMAGED, PROVENANCE, execute, record
 
 from asmtune.base.errors import StoreError
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import codec, interchange, tables, transactions
+from asmtune.store import codec, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lease import Claim, LeaseIntervals
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoredPrediction, StoreWarning
 from asmtune.store.safe_store import SafeStore
+from asmtune.store.seeds import KeyedConfigs
 
 Damage = Callable[[bytes, st.DataObject], bytes]
 
@@ -55,10 +54,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return fill(tmp_path_factory.mktemp("sound") / "store.sqlite").read_bytes()
 
 
-def one_line(error: BaseException) -> str:
-    """The message, shown to be one line."""
+def one_line(error: BaseException) -> None:
+    """The message is one line."""
     assert "\n" not in str(error)
-    return str(error)
 
 
 def use(store: Store) -> None:
@@ -103,27 +101,20 @@ def survives(content: bytes) -> list[TuneRecord]:
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
-@given(content=st.binary(max_size=2000))
-def test_random_bytes(content: bytes) -> None:
-    """Bytes that were never a store are reported in one line and left; behind our mark, set aside.
+@settings(deadline=None, max_examples=40)
+@given(data=st.data(), noise=st.binary(max_size=2000))
+def test_cut_or_random_bytes(sound: bytes, data: st.DataObject, noise: bytes) -> None:
+    """A store cut off anywhere, or nothing but our mark, is set aside; what never was one is left.
 
     An empty file is taken for a new one.
     """
-    assert survives(DAMAGED[:72] + content) == [RECORDS[1]]
-    if content == b"":
-        assert survives(content) == [RECORDS[1]]
+    assert survives(sound[: data.draw(st.integers(72, len(sound) - 1))]) == [RECORDS[1]]
+    assert survives(DAMAGED[:72] + noise) == [RECORDS[1]]
+    if noise == b"":
+        assert survives(noise) == [RECORDS[1]]
     else:
         with pytest.raises(StoreError, match="not a readable asmtune store"):
-            survives(content)
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=30)
-@given(data=st.data())
-def test_truncated(sound: bytes, data: st.DataObject) -> None:
-    """A store cut off anywhere is set aside, or reported in one line, whatever is asked first."""
-    assert survives(sound[: data.draw(st.integers(72, len(sound) - 1))]) == [RECORDS[1]]
+            survives(noise)
 
 
 def overwritten(sound: bytes, data: st.DataObject) -> bytes:
@@ -224,33 +215,19 @@ def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
         assert len(store.records()) == len(RECORDS)
 
 
-@pytest.mark.parametrize("found", [0, -1])
-def test_no_version(path: Path, found: int) -> None:
-    """A version that never was is damage."""
-    execute(path, f"PRAGMA user_version = {found}")
-    with pytest.raises(StoreError, match=f"schema version {found}"):
-        Store.open(path)
-
-
-def test_a_table_is_missing(path: Path) -> None:
-    """A file without all tables of its schema is damage: refused, or set aside and made again."""
-    execute(path, "DROP TABLE trials")
-    assert not fast_lookup(str(path), RECORDS[0].key, PROVENANCE).sure
-    with pytest.raises(StoreError, match="its tables are not those of a store"):
-        Store.open(path)
-    with pytest.warns(StoreWarning, match="set aside as"):
-        Store.open(path, on_corrupt="set_aside").save(record())
-    with Store.open(path) as store:
-        assert store.records() == [record()]
-
-
-@pytest.mark.parametrize("on_corrupt", ["error", "set_aside"])
-def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
-    """A store of a newer asmtune is refused in both modes and keeps every byte."""
-    execute(path, "PRAGMA user_version = 4")
+@pytest.mark.parametrize(
+    ("version", "says"),
+    [(4, r"newer asmtune \(schema 4, this one knows 1\); upgrade"), (-1, "schema version -1")],
+)
+def test_other_versions(path: Path, version: int, says: str) -> None:
+    """A store of a newer asmtune is refused and keeps every byte; others are damage."""
+    execute(path, f"PRAGMA user_version = {version}")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"newer asmtune \(schema 4, this one knows 1\); upgrade"):
-        Store.open(path, on_corrupt=on_corrupt)  # type: ignore[arg-type]
+    with pytest.raises(StoreError, match=says):
+        Store.open(path)
+    if version > 0:
+        with pytest.raises(StoreError, match=says):
+            Store.open(path, on_corrupt="set_aside")
     assert path.read_bytes() == before
     assert list(path.parent.glob("*corrupt*")) == []
 
@@ -258,51 +235,73 @@ def test_newer_schema_is_never_touched(path: Path, on_corrupt: str) -> None:
 SEAL = "its values do not match its seal"
 OUTCOMES = "its outcomes do not match their seal"
 
-DAMAGED_ROWS = [
-    ("UPDATE keys SET winner = '{' WHERE digest = ?", SEAL),
-    ("UPDATE keys SET winner = '[]' WHERE digest = ?", SEAL),
-    ("UPDATE keys SET shape = x'ff' WHERE digest = ?", SEAL),
-    ("UPDATE keys SET shape = '{\"M\": 1}' WHERE digest = ?", SEAL),
-    ("UPDATE keys SET winner = replace(winner, '128', '256') WHERE digest = ?", SEAL),
-    ("UPDATE keys SET kernel = CAST(x'ff' AS TEXT) WHERE digest = ?", SEAL),
-    ("UPDATE keys SET kernel = x'ff' WHERE digest = ?", SEAL),
-    ("UPDATE keys SET timed = 3 WHERE digest = ?", SEAL),
-    ("UPDATE keys SET tried = '[\"other\"]' WHERE digest = ?", SEAL),
-    ("UPDATE keys SET samples = '[[NaN]]' WHERE digest = ?", OUTCOMES),
-    ("UPDATE keys SET samples = replace(samples, '9.75', '9.76') WHERE digest = ?", OUTCOMES),
-    ("UPDATE keys SET measurements = CAST(x'ff' AS TEXT) WHERE digest = ?", OUTCOMES),
-    ("UPDATE keys SET failures = '[]' WHERE digest = ?", OUTCOMES),
-]
+DAMAGE = {
+    "winner = '{'": SEAL,
+    "winner = '[]'": SEAL,
+    "winner = replace(winner, '128', '256')": SEAL,
+    "shape = x'ff'": SEAL,
+    "kernel = CAST(x'ff' AS TEXT)": SEAL,
+    "samples = '[[NaN]]'": OUTCOMES,
+    "samples = replace(samples, '9.75', '9.76')": OUTCOMES,
+    "measurements = CAST(x'ff' AS TEXT)": OUTCOMES,
+    "failures = '[]'": OUTCOMES,
+    **{f"{name} = {name} || '_'": "seal" for name in codec.HEAD[1:]},
+}
 
 
-DAMAGED_TRIALS = [
-    ("winner = '{'", SEAL),
-    ("measurements = '[]'", OUTCOMES),
-    ("measurements = replace(measurements, '11.75', '11.76')", OUTCOMES),
-    ("samples = CAST(x'ff' AS TEXT)", OUTCOMES),
-    ("triton = '3.6.1'", SEAL),
-    ("seal = x'00'", SEAL),
-    ("kernel = CAST(x'ff' AS TEXT)", SEAL),
-]
+def test_damaged_rows(tmp_path: Path) -> None:
+    """Every way of reading names a damaged row and keeps it, or deletes it with one warning."""
+    path, made = tmp_path / "store.sqlite", [record(m) for m in range(len(DAMAGE))]
+    with Store.open(path) as store:
+        store.save_all([*made, record(99)])
+        for one, change in zip(made, DAMAGE, strict=True):
+            execute(path, f"UPDATE keys SET {change} WHERE digest = ?", key_digest(one.key))
+        for one, problem in zip(made, DAMAGE.values(), strict=True):
+            with pytest.raises(StoreError, match=rf"{problem}.*`asmtune cache verify`") as caught:
+                store.find(one.key)
+            one_line(caught.value)
+            assert store.lookup(one.key, PROVENANCE).outcome == "corrupt"
+        for read in (store.records, lambda: list(store.summaries())):
+            with pytest.raises(StoreError, match="`asmtune cache verify`"):
+                read()
+        assert {one.place[:12] for one in store.verify()} == {key_digest(r.key)[:12] for r in made}
+        assert store.find(record(99).key) == record(99)
+    with Store.open(path, on_corrupt="set_aside") as store:
+        with pytest.warns(StoreWarning, match=SEAL) as told:
+            found = store.lookup(made[0].key, PROVENANCE)
+        assert (found.outcome, found.record, len(told)) == ("corrupt", None, 1)
+        assert store.lookup(made[0].key, PROVENANCE).outcome == "miss"
+        with pytest.warns(StoreWarning, match="have been deleted"):
+            assert store.records() == [record(99)]
+        assert store.verify() == []
+        store.save(made[0])
+        assert store.find(made[0].key) == made[0]
+    assert list(path.parent.glob("*corrupt*")) == []
 
 
-@pytest.mark.parametrize(("change", "problem"), DAMAGED_TRIALS)
-def test_damaged_trial(path: Path, change: str, problem: str) -> None:
-    """A damaged batch is found by verify, left out and deleted with one warning; others stay."""
+def test_damage_of_what_is_no_record(path: Path) -> None:
+    """A damaged batch, prediction or seed is found by verify, left out and deleted."""
+    guess = StoredPrediction(record(60).key, record().winner, 6.25, PROVENANCE)
     with Store.open(path) as store:
         store.save_outcomes(UNFINISHED.key, PROVENANCE, RECORDS[0].measurements[:1])
-    execute(path, f"UPDATE trials SET {change} WHERE id = 1")
-    with Store.open(path) as store:
-        (finding,) = store.verify()
-        assert problem in finding.problem
-        assert finding.place.startswith(key_digest(UNFINISHED.key)[:12])
+        store.save_prediction(guess)
+        store.save_seeds([KeyedConfigs(UNFINISHED.key, (record().winner,))])
+        for table in ("trials", "predictions", "seeds"):
+            execute(path, f"UPDATE {table} SET winner = replace(winner, '1', '2') WHERE id = 1")
+        assert [finding.problem for finding in store.verify()] == [SEAL] * 3
     with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match=f"1 damaged rows .*{problem}.*deleted") as caught:
+        with pytest.warns(StoreWarning, match="1 damaged rows of trials.*deleted"):
             known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
-        assert known.measurements == RECORDS[0].measurements[:1]
-        assert known.failures == ()
-        assert len(caught) == 1
+        assert (known.measurements, known.failures) == (RECORDS[0].measurements[:1], ())
+        with pytest.warns(StoreWarning, match="1 damaged rows of predictions.*deleted"):
+            assert store.find_prediction(guess.key, PROVENANCE) is None
+        with pytest.warns(StoreWarning, match="1 damaged rows of seeds.*deleted"):
+            assert store.seeds(UNFINISHED.key.kernel) == []
         assert store.verify() == []
+        store.save(record(99, measurements=()))
+        (finding,) = store.verify()
+    assert finding.place == f"{key_digest(record(99).key)[:12]} pkg.matmul"
+    assert finding.problem == "its winner is not among its measurements"
 
 
 @pytest.mark.parametrize("change", ["owner = x'ff'", "owner = CAST(x'ff' AS TEXT)", "beats = 'x'"])
@@ -312,44 +311,6 @@ def test_damaged_lease(path: Path, change: str) -> None:
     safe = SafeStore(str(path), wait_s=20, pace=LeaseIntervals(stale_s=0.1))
     with safe.lease(UNFINISHED.key, PROVENANCE) as lease:
         assert lease.mine
-
-
-@pytest.mark.parametrize("column", codec.HEAD)
-def test_a_listing_has_no_damaged_head(path: Path, column: str) -> None:
-    """Whatever column of a key's row has changed, a listing ends before it, and names it."""
-    change = f"UPDATE keys SET {column} = {column} || '_' WHERE digest = ?"
-    digest = key_digest(RECORDS[4].key)
-    execute(path, change, digest)
-    with Store.open(path) as store:
-        with pytest.raises(StoreError, match="`asmtune cache verify`"):
-            list(store.summaries())
-        assert len(store.verify()) == 1
-
-
-@pytest.mark.parametrize(("statement", "problem"), DAMAGED_ROWS)
-def test_damaged_row(path: Path, statement: str, problem: str) -> None:
-    """Every way of reading names a damaged row and keeps it, or deletes it with one warning."""
-    key = RECORDS[4].key
-    execute(path, statement, key_digest(key))
-    with Store.open(path) as store:
-        for read in (lambda: store.find(key), store.records):
-            with pytest.raises(StoreError, match=rf"{problem}.*`asmtune cache verify`") as caught:
-                read()
-            one_line(caught.value)
-        assert store.lookup(key, PROVENANCE).outcome == "corrupt"
-        (finding,) = store.verify()
-        assert key_digest(key)[:12] in finding.place
-        assert store.find(RECORDS[5].key) == RECORDS[5]
-    with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match=problem) as told:
-            found = store.lookup(key, PROVENANCE)
-        assert (found.outcome, found.record, len(told)) == ("corrupt", None, 1)
-        assert store.lookup(key, PROVENANCE).outcome == "miss"
-        assert len(store.records()) == len(RECORDS) - 1
-        assert store.verify() == []
-        store.save(RECORDS[4])
-        assert store.find(key) == RECORDS[4]
-    assert list(path.parent.glob("*corrupt*")) == []
 
 
 def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:
@@ -362,15 +323,6 @@ def test_a_fresh_row_of_another_process_is_not_set_aside(path: Path) -> None:
         with pytest.warns(StoreWarning):
             store._set_aside(tables.keys, [damaged])
         assert store.find(RECORDS[-1].key) == RECORDS[-1]
-
-
-def test_verify_sees_what_lookups_do_not(path: Path) -> None:
-    """Verify finds a winner that was not timed."""
-    with Store.open(path) as store:
-        store.save(record(99, measurements=()))
-        (finding,) = store.verify()
-    assert finding.place == f"{key_digest(record(99).key)[:12]} pkg.matmul"
-    assert finding.problem == "its winner is not among its measurements"
 
 
 def test_verify_reports_a_damaged_page(path: Path) -> None:
@@ -406,19 +358,3 @@ def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(StoreError, match=r"disk is full; free some space, or set ASMTUNE"):
             store.save(big(100))
         assert len(store.records()) == 12
-
-
-def test_export_to_a_full_disk(tmp_path: Path) -> None:
-    """An export that cannot be written leaves the old file and nothing beside it."""
-    file = tmp_path / "tuned.json"
-    interchange.write(file, [record()])
-    before = file.read_bytes()
-
-    def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-        interchange.write(file, [big(1)], samples=True)
-
-    answer = in_child(limited)
-    assert answer.startswith(f"StoreError: {file}: cannot be written (File too large); check")
-    assert file.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["tuned.json"]

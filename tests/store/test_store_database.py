@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,9 @@ from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoredPrediction
+from asmtune.store.seeds import KeyedConfigs
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A store's path in a folder that is not there yet."""
-    return tmp_path / "cache" / "store.sqlite"
+SMALL_CONFIG = Config({"BLOCK_M": 32})
 
 
 @pytest.mark.slow(seconds=2)
@@ -51,127 +49,95 @@ def test_key_does_not_depend_on_order(record: TuneRecord) -> None:
     assert key_digest(turned) == key_digest(key)
 
 
-def test_each_part_of_the_key_counts(store: Store) -> None:
-    """Another kernel, shape, dtype or device is another key."""
+def test_path_with_characters_of_a_url(tmp_path: Path) -> None:
+    """Question marks, hashes and percent signs in a path are part of its name."""
+    path = tmp_path / "a?mode=ro#b%20c" / "store.sqlite"
+    with Store.open(path) as store:
+        store.save(record())
+    assert path.is_file()
+    with Store.open(f"sqlite:///{tmp_path}/plain.sqlite") as store:
+        store.save(record())
+    assert (tmp_path / "plain.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_record_is_found_by_all_of_its_key(store: Store) -> None:
+    """Another kernel, shape, dtype or device is another key; one that cannot be saved is a miss.
+
+    A second save leaves nothing of the first, and a digest's wildcards are no wildcards.
+    """
+    newer = record(winner=timed(SMALL_CONFIG).config, measurements=(timed(SMALL_CONFIG),))
     store.save(record())
+    store.save(newer)
     changes: list[dict[str, Any]] = [{"shape": {"M": 4096, "causal": 1}}, {"shape": {"M": 4096}}]
     changes += [{"kernel": "pkg.other"}, {"dtypes": {"a": "bf16"}}, {"device": "NVIDIA H100"}]
     assert [c for c in changes if store.find(replace(record().key, **c)) is not None] == []
+    odd = TuneKey("k\ud800", {"x": object()}, {}, "d")
+    assert store.lookup(odd, PROVENANCE).outcome == "miss"
+    assert store.by_digest(key_digest(record().key)[:7]) == store.records() == [newer]
+    assert store.by_digest("%") == []
 
 
-def test_replaces_the_record_of_the_same_key(store: Store) -> None:
-    """A second save leaves nothing of the first: neither its timings nor its failures."""
-    config = Config({"BLOCK_M": 32})
-    newer = record(winner=config, measurements=(timed(config, 1.0),), failures=())
-    store.save(record())
-    store.save(newer)
-    assert store.records() == [newer]
-    assert store.verify() == []
-
-
-def test_save_all_keeps_all_or_none(store: Store) -> None:
-    """One record that cannot be kept keeps the whole batch out."""
-    bad = record(2, measurements=(Measurement(record().winner, float("nan"), 1.0, 1.0, ()),))
-    with pytest.raises(
-        InputError, match=r"^pkg\.matmul: record\.measurements\[0\]\.median_us: expected a"
-    ):
-        store.save_all([record(1), bad])
+def test_what_cannot_be_kept_is_refused(store: Store) -> None:
+    """A value that would not come back is named, and keeps its whole batch out."""
+    fields = {
+        "winner.ACC": Config({"ACC": object()}),
+        "winner.SCALE": Config({"SCALE": float("inf")}),
+        "winner.M": Config({"M": 1 << 64}),
+        "winner.num_warps": Config.from_dict({"num_warps": 0}),
+        "winner.maxnreg": Config.from_dict({"maxnreg": True}),
+    }
+    bad = {name: record(2, winner=config) for name, config in fields.items()}
+    nan = Measurement(record().winner, float("nan"), 1.0, 1.0, ())
+    bad["measurements[0].median_us"] = record(2, measurements=(nan,))
+    for name, one in bad.items():
+        with pytest.raises(InputError, match=rf"record\.{re.escape(name)}: expected .*, got "):
+            store.save_all([record(1), one])
     assert store.records() == []
     assert store.save_all([record(1), record(2)]) == 2
 
 
-@pytest.mark.parametrize(
-    ("config", "field"),
-    [
-        (Config({"ACC": object()}), "ACC"),
-        (Config({"SCALE": float("inf")}), "SCALE"),
-        (Config({"M": 1 << 64}), "M"),
-        (Config.from_dict({"num_warps": 0}), "num_warps"),
-        (Config.from_dict({"maxnreg": True}), "maxnreg"),
-    ],
-)
-def test_refuses_what_would_not_come_back(store: Store, config: Config, field: str) -> None:
-    """A config value that JSON cannot hold exactly is refused by name, not turned into text."""
-    with pytest.raises(InputError, match=rf"winner\.{field}: expected .*, got "):
-        store.save(record(winner=config))
+LOOKUPS: list[tuple[dict[str, str], str, str]] = [
+    ({"triton": "3.6.9", "torch": "3.0", "driver": "1", "asmtune": "2", "date": ""}, "hit", ""),
+    ({"source": "6" * 64}, "stale", "source differs: recorded 555555555555, now 666666666666"),
+    ({"space": "b" * 64}, "stale", "space differs: recorded aaaaaaaaaaaa, now bbbbbbbbbbbb"),
+    ({"triton": "3.60.0"}, "stale", "triton differs: recorded 3.6, now 3.60"),
+    ({"triton": ""}, "stale", "triton differs: recorded 3.6, now none"),
+]
 
 
-def test_hooks_do_not_travel(store: Store) -> None:
-    """A config's hook is code, so that it is left out of what is kept."""
-    hooked = Config({"BLOCK_M": 64}, pre_hook=print)
-    store.save(record(winner=hooked, measurements=(timed(hooked),)))
-    found = store.find(record().key)
-    assert found is not None
-    assert found.winner == Config({"BLOCK_M": 64})
-
-
-@pytest.mark.parametrize(
-    ("changes", "outcome", "detail"),
-    [
-        (
-            {"triton": "3.6.9", "torch": "3.0", "driver": "1", "asmtune": "2", "date": ""},
-            "hit",
-            "",
-        ),
-        (
-            {"source": "6" * 64},
-            "stale",
-            "source differs: recorded 555555555555, now 666666666666",
-        ),
-        ({"space": "b" * 64}, "stale", "space differs: recorded aaaaaaaaaaaa, now bbbbbbbbbbbb"),
-        ({"triton": "3.7.0"}, "stale", "triton differs: recorded 3.6, now 3.7"),
-        ({"triton": "3.60.0"}, "stale", "triton differs: recorded 3.6, now 3.60"),
-        ({"triton": ""}, "stale", "triton differs: recorded 3.6, now none"),
-    ],
-)
-def test_lookup(store: Store, changes: dict[str, str], outcome: str, detail: str) -> None:
+def test_lookup(store: Store) -> None:
     """Another source, space or Triton makes a record stale, which is still handed over.
 
     Patch level, torch and driver may move. A key that was never saved is a miss.
     """
     assert store.lookup(record().key, PROVENANCE).outcome == "miss"
     store.save(record())
-    found = store.lookup(record().key, replace(PROVENANCE, **changes))
-    assert (found.outcome, found.record, found.detail) == (outcome, record(), detail)
+    for changes, outcome, detail in LOOKUPS:
+        found = store.lookup(record().key, replace(PROVENANCE, **changes))
+        assert (found.outcome, found.record, found.detail) == (outcome, record(), detail)
 
 
 def test_records_by_kernel_and_device(store: Store) -> None:
-    """Filters narrow by exact kernel and device, and the order is stable."""
+    """Filters narrow by exact kernel and device, the order is stable, and clearing counts keys."""
     other = record(kernel="pkg.softmax")
     there = record(key=replace(record().key, device="NVIDIA B200"))
     store.save_all([other, record(), there])
+    store.save_prediction(StoredPrediction(record(4).key, record().winner, None, PROVENANCE))
     assert store.records() == [there, record(), other]
     assert store.records("pkg.matmul") == [there, record()]
     assert store.records(device="NVIDIA H200") == [record(), other]
-    assert store.records("pkg.softmax", "NVIDIA B200") == []
-    assert store.records("pkg") == []
+    assert store.records("pkg.softmax", "NVIDIA B200") == store.records("pkg") == []
+    assert store.clear(kernel="pkg.matmul", device="NVIDIA H200") == 1
+    assert (store.records(), list(store.predictions())) == ([there, other], [])
+    assert (store.clear(), store.clear(), store.verify()) == (2, 0, [])
 
 
-def test_by_digest_takes_prefixes_literally(store: Store) -> None:
-    """A prefix finds its record, and a wildcard of SQL finds nothing."""
-    store.save(record())
-    assert store.by_digest(key_digest(record().key)[:7]) == [record()]
-    assert store.by_digest("%") == []
-
-
-def test_clear_counts_and_takes_the_timings_along(store: Store) -> None:
-    """Clearing returns how many keys went and leaves no row behind."""
-    store.save_all([record(1), record(2), record(3, kernel="pkg.softmax")])
-    guess = StoredPrediction(record(4).key, record().winner, None, PROVENANCE)
-    store.save_prediction(guess)
-    assert store.clear(kernel="pkg.matmul", device="NVIDIA H200") == 2
-    assert store.records() == [record(3, kernel="pkg.softmax")]
-    assert list(store.predictions()) == []
-    assert store.verify() == []
-    assert store.clear() == 1
-    assert store.clear() == 0
-
-
-def test_private_from_the_start(path: Path) -> None:
+def test_private_from_the_start(tmp_path: Path) -> None:
     """Folder and file are for their owner alone, whatever the umask.
 
     So they are where the folder of an open store was deleted, at the next save.
     """
+    path = tmp_path / "cache" / "store.sqlite"
     before, store = os.umask(0), None
     try:
         for m in (1, 2):
@@ -185,18 +151,20 @@ def test_private_from_the_start(path: Path) -> None:
         os.umask(before)
 
 
-def test_path_with_characters_of_a_url(tmp_path: Path) -> None:
-    """Question marks, hashes and percent signs in a path are part of its name."""
-    path = tmp_path / "a?mode=ro#b%20c" / "store.sqlite"
-    with Store.open(path) as store:
-        store.save(record())
-    assert path.is_file()
-    with Store.open(f"sqlite:///{tmp_path}/plain.sqlite") as store:
-        store.save(record())
-    assert (tmp_path / "plain.sqlite").stat().st_mode & 0o777 == 0o600
-
-
-def test_key_with_odd_values_is_a_miss(store: Store) -> None:
-    """A key that could never have been saved is a miss, not an error."""
-    key = TuneKey("k\ud800", {"x": object()}, {}, "d")
-    assert store.lookup(key, PROVENANCE).outcome == "miss"
+def test_seeds(store: Store) -> None:
+    """Seeds of a key come once each, those saved last first, and go with their kernel."""
+    one, other = record().key, TuneKey("pkg.matmul", {}, {}, "")
+    block = [Config({"BLOCK": size}) for size in range(4)]
+    assert store.save_seeds([KeyedConfigs(one, (block[0], block[1], block[0]))]) == 2
+    assert store.save_seeds([KeyedConfigs(other, (block[3],)), KeyedConfigs(one, (block[2],))]) == 2
+    assert store.save_seeds([KeyedConfigs(one, (block[1],))]) == 1
+    found = {key_digest(entry.key): entry.configs for entry in store.seeds("pkg.matmul")}
+    assert found == {
+        key_digest(one): (block[1], block[2], block[0]),
+        key_digest(other): (block[3],),
+    }
+    assert (store.seeds("pkg.other"), store.records(), store.verify()) == ([], [], [])
+    store.clear("pkg.matmul", "NVIDIA H200")
+    assert len(store.seeds("pkg.matmul")) == 2
+    store.clear("pkg.matmul")
+    assert store.seeds("pkg.matmul") == []

@@ -155,13 +155,12 @@ def test_the_schema_is_that_of_a_new_store(tmp_path: Path) -> None:
 HOSTILE = [
     ("DROP TABLE meta", f"CREATE VIEW meta AS {ENDLESS}"),
     ("DROP TABLE keys", f"CREATE VIEW keys AS {ENDLESS}"),
-    ("DROP TABLE predictions", "CREATE VIEW predictions AS SELECT * FROM keys"),
     ("DROP TABLE keys", "CREATE VIRTUAL TABLE keys USING fts4(digest, kernel)"),
     ("DROP TABLE leases", "CREATE TABLE leases (digest, owner AS ('a' || digest), beats)"),
     ("CREATE TRIGGER t AFTER INSERT ON keys BEGIN UPDATE keys SET winner = '{}'; END",),
     ("ALTER TABLE keys ADD COLUMN more AS (kernel || kernel)",),
-    ("CREATE INDEX i ON keys (length(kernel))",),
     ("CREATE TABLE more (a)",),
+    ("DROP TABLE trials",),
 ]
 
 

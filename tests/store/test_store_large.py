@@ -22,7 +22,7 @@ from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import codec, interchange, neighbours, sqlite_file, tables, transactions
+from asmtune.store import codec, interchange, lookup, neighbours, sqlite_file, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
@@ -233,7 +233,7 @@ def test_a_listing_asks_once_a_batch(store: Store, monkeypatch: pytest.MonkeyPat
     parsed: list[Any] = []
     read = codec.config_from_json
     monkeypatch.setattr(codec, "config_from_json", lambda *a: parsed.append(a) or read(*a))
-    tables._winner.cache_clear()
+    lookup._winner.cache_clear()
     with statements(store) as asked:
         found = list(store.summaries())
     assert [one.shape["M"] for one in found] == [*reversed(range(10))]
@@ -335,7 +335,7 @@ def test_a_batch_at_most_is_in_memory(
             self._counted = Counted()
 
     monkeypatch.setattr(TuneRecord, "__init__", init)
-    monkeypatch.setattr(tables, "RecordSummary", Summary)
+    monkeypatch.setattr(tables, "SUMMARIES", tables.SUMMARIES._replace(read=Summary.of_head))
     words = command.split()
     target = {"export": [str(tmp_path / "out")], "import": [str(file)]}
     arguments = [words[0], *target.get(words[0], []), *words[1:], "--store", str(path)]

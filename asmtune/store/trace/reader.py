@@ -16,8 +16,9 @@ from asmtune.base.errors import InputError
 from asmtune.base.json_codec import Decoder, JsonCodec
 from asmtune.base.limited_read import MIB, read_limited
 from asmtune.base.text import shortened
-from asmtune.core.config import OPTION_DEFAULTS, Config
+from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
+from asmtune.store.codec import config_from_json
 from asmtune.store.trace.run import (
     BatchRow,
     Ending,
@@ -35,7 +36,6 @@ FORMAT: Final = "asmtune-trace"
 VERSION: Final = 1
 
 _DIGITS: Final = 6  # significant; a timing is known to three
-_FUNCTION: Final = "function"
 
 
 def encoded(record: Any) -> Any:
@@ -62,11 +62,8 @@ def encoded(record: Any) -> Any:
 
 
 def encoded_header(header: Header, run: str) -> dict[str, Any]:
-    """Return the fields of a trace's first line; the key's fields are among the others."""
-    values = encoded(header)
-    key = values.pop("key")
-    key[_FUNCTION] = key.pop("kernel")
-    return {"format": FORMAT, "version": VERSION, "run": run, **values, **key}
+    """Return the fields of a trace's first line."""
+    return {"format": FORMAT, "version": VERSION, "run": run, **encoded(header)}
 
 
 def decoded_header(values: Mapping[str, Any], where: str) -> tuple[str, Header]:
@@ -83,9 +80,7 @@ def decoded_header(values: Mapping[str, Any], where: str) -> tuple[str, Header]:
             f"{where}: written by a newer asmtune (form {version}, this one knows {VERSION}); "
             "upgrade asmtune"
         )
-    key = {name: values.get(name) for name in ("shape", "dtypes", "device")}
-    named = {**values, "key": {"kernel": values.get(_FUNCTION), **key}}
-    return decoded(str, values.get("run"), f"{where}, run"), decoded(Header, named, where)
+    return decoded(str, values.get("run"), f"{where}, run"), decoded(Header, values, where)
 
 
 def decoded(kind: type[T], value: Any, where: str) -> T:
@@ -100,23 +95,10 @@ def decoded(kind: type[T], value: Any, where: str) -> T:
 def _timed(value: Any, where: str) -> TimedRow:
     if not isinstance(value, dict):
         raise _expected("an object", where, value)
-    config = _config(value.get("config"), f"{where}, config")
+    config = config_from_json(value.get("config"), f"{where}, config")
     if "failure" in value:
         return TimedRow(config, decoded(Failure, value["failure"], f"{where}, failure"))
     return TimedRow(config, decoded(Timing, value, where))
-
-
-def _config(value: Any, where: str) -> Config:
-    if not isinstance(value, dict):
-        raise _expected("an object", where, value)
-    for name, item in value.items():
-        if isinstance(item, dict | list):
-            raise _expected("a number, a text, true, false or null", f"{where}, {name}", item)
-        if name in OPTION_DEFAULTS and (type(item) is not int or item < 0):
-            raise _expected("a whole number", f"{where}, {name}", item)
-        if name == "ir_override" and not isinstance(item, str):
-            raise _expected("a file's name", f"{where}, {name}", item)
-    return Config.from_dict(value)
 
 
 def _number(value: Any, where: str) -> float:
@@ -156,7 +138,7 @@ _CODEC: Final = JsonCodec(
         int: _exactly(int, "a whole number"),
         bool: _exactly(bool, "true or false"),
         str: _exactly(str, "a text"),
-        Config: _config,
+        Config: config_from_json,
         TimedRow: _timed,
     },
     error=_expected,
