@@ -33,7 +33,7 @@ from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, tables
 from asmtune.store.database import Store
 from asmtune.store.lookup import minor_version
-from asmtune.store.tables import LoadedRow, leases
+from asmtune.store.tables import leases
 
 _HOST_CHARACTERS: Final = 100
 _DIGITS: Final = 16
@@ -113,7 +113,7 @@ class Claim:
     Attributes:
         key: key of the launch.
         expected: how it would be tuned now.
-        force: tune although a record is valid, and replace it.
+        force: tune although a record is valid, and replace it: the first that is read.
         owner: name of this claim alone.
         replaced: id of the record to be replaced although it is valid.
         record: the key's valid record.
@@ -138,12 +138,6 @@ class Claim:
     def mine(self) -> bool:
         """Tell whether this claim holds the lease and no record is there yet."""
         return self.record is None and self.held is not None and self.held.owner == self.owner
-
-    def start(self, store: Store) -> None:
-        """Note the record that is to be replaced, where tuning is forced."""
-        if self.force:
-            valid = store.transact(self._valid_record)
-            self.replaced = None if valid is None else valid.row.id
 
     def read(self, store: Store) -> None:
         """Read the key's record and the lease."""
@@ -172,11 +166,11 @@ class Claim:
         """Delete the row, unless another process has taken the lease over."""
         store.transact(lambda c: c.execute(delete(leases).where(self._owned())), writes=True)
 
-    def _valid_record(self, connection: Connection) -> LoadedRow[TuneRecord] | None:
-        return tables.valid(connection, self.key, self.expected)
-
     def _read(self, connection: Connection) -> None:
-        valid = self._valid_record(connection)
+        valid = tables.valid(connection, self.key, self.expected)
+        if self.force and valid is not None:
+            self.replaced = valid.row.id
+        self.force = False
         self.record = None if valid is None or valid.row.id == self.replaced else valid.value
         row = connection.execute(select(leases).where(self._named())).first()
         self.held = None
@@ -288,7 +282,6 @@ def _wait(
     on_wait: Callable[[str], None] | None,
 ) -> None:
     """Wait until there is a record, the claim holds the lease, or the time is over."""
-    claim.start(store)
     end, pause_s = time.monotonic() + wait_s, pace.poll_s
     while True:
         claim.read(store)

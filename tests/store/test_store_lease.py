@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import lease as leases
 from asmtune.store import tables
 from asmtune.store.database import Store
-from asmtune.store.lease import Claim, LeaseIntervals
+from asmtune.store.lease import LeaseIntervals
 from asmtune.store.safe_store import SafeStore
 
 KEY = record().key
@@ -59,61 +58,40 @@ def resolve(where: str, m: int, tune_s: float, pipe: int) -> None:
     say(pipe, "tuned" if lease.mine else "found", block(found) if found else "nothing")
 
 
-def outcomes(works: list[Callable[[int], object]]) -> list[list[str]]:
-    """The words that processes of these works say."""
-    children = [start(work) for work in works]
-    return [finish(*child).split() for child in children]
-
-
 @pytest.mark.slow
 def test_of_32_processes_one_tunes(where: str) -> None:
     """Of 32 processes that miss one key at once, one tunes, and all get the config it found."""
-    said = outcomes([partial(resolve, where, 4096, 0.5)] * 32)
+    children = [start(partial(resolve, where, 4096, 0.5)) for _ in range(32)]
+    said = [finish(*child).split() for child in children]
     assert [words[0] for words in said].count("tuned") == 1, said
     assert len({words[1] for words in said}) == 1, said
     with Store.open(where) as store:
         assert store.verify() == []
 
 
-@pytest.mark.slow
-def test_ranks_of_a_job_end_up_with_the_same_configs(where: str) -> None:
-    """Eight ranks that meet three keys, each in another order, agree on every config."""
-
-    def rank(n: int, pipe: int) -> None:
-        for m in range(3):
-            resolve(where, (m + n) % 3, 0.05, pipe)
-
-    said = outcomes([partial(rank, n) for n in range(8)])
-    assert all(len(words) == 6 for words in said), said
-    for m in range(3):
-        assert len({words[2 * ((m - n) % 3) + 1] for n, words in enumerate(said)}) == 1
-    assert sum(words.count("tuned") for words in said) == 3
-
-
 def test_who_does_not_wait_goes_on(where: str) -> None:
-    """Without waiting, a key that another tunes is busy at once, and says who tunes it."""
+    """Without waiting, a key that another tunes is busy at once, and says who tunes it.
+
+    Another source, space or Triton is another lease. None leaves a row or a thread behind.
+    """
     with safe_store(where).lease(KEY, PROVENANCE) as first:
+        assert "asmtune-lease" in {thread.name for thread in threading.enumerate()}
+        for field in ("source", "space", "triton"):
+            other = replace(PROVENANCE, **{field: "9.9"})
+            with safe_store(where).lease(KEY, other, wait=False) as second:
+                assert second.mine
         with safe_store(where).lease(KEY, PROVENANCE, wait=False) as second:
             assert first.mine
             assert (second.mine, second.record) == (False, None)
             assert second.holder.endswith(f":{os.getpid()}")
+        with safe_store(where, wait_s=0.2).lease(KEY, PROVENANCE) as late:
+            assert (late.mine, late.record) == (False, None)
         first.finish(tuned(1))
     with safe_store(where).lease(KEY, PROVENANCE, wait=False) as third:
         assert (third.mine, third.record, third.holder) == (False, tuned(1), "")
-
-
-@pytest.mark.slow
-def test_waiting_ends(where: str) -> None:
-    """Who waits longer than is set for an owner that lives goes on without a record."""
-    # Longer than an owner may be silent: this one beats, and is left at it.
-    waiting = safe_store(where, replace(FAST, stale_s=2.0), wait_s=3.0)
-    told: list[str] = []
-    with (
-        safe_store(where).lease(KEY, PROVENANCE, on_wait=told.append),
-        waiting.lease(KEY, PROVENANCE, on_wait=told.append) as second,
-    ):
-        assert (second.mine, second.record) == (False, None)
-        assert told == [second.holder]  # once, by the one that waits
+    assert "asmtune-lease" not in {thread.name for thread in threading.enumerate()}
+    with Store.open(where) as store:
+        assert store.transact(lambda c: c.execute(tables.leases.select()).all()) == []
 
 
 @pytest.mark.slow
@@ -129,7 +107,8 @@ def test_a_failed_tuner_lets_the_key_go(where: str) -> None:
 
     child, reader = start(fail)
     assert os.read(reader, 7) == b"has it\n"
-    said = outcomes([partial(resolve, where, 4096, 0.2)] * 4)
+    others = [start(partial(resolve, where, 4096, 0.2)) for _ in range(4)]
+    said = [finish(*other).split() for other in others]
     assert "KeyboardInterrupt" in finish(child, reader)
     assert [words[0] for words in said].count("tuned") == 1, said
     assert len({words[1] for words in said}) == 1, said
@@ -156,35 +135,27 @@ def test_a_killed_owner_on_this_host_holds_nobody_up(where: str) -> None:
         assert lease.mine
 
 
-def move_elsewhere(where: str) -> None:
-    """Make the lease's owner a process of another host."""
+@pytest.mark.slow
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_silent_owner_elsewhere_is_taken_over(where: str, wait: bool) -> None:
+    """The key of an owner on another host is free once its counter has not changed for a while.
+
+    Who never waits notices it too, some launches later; who waits is told once for whom.
+    """
+    owner_that_dies(where)
     owner = f"elsewhere:{os.getpid()}:{'0' * 16}:1"
     with Store.open(where) as store:
         changed = update(tables.leases).values(owner=owner)
         store.transact(lambda connection: connection.execute(changed), writes=True)
-
-
-@pytest.mark.slow
-def test_a_silent_owner_elsewhere_is_taken_over(where: str) -> None:
-    """The key of an owner on another host is free once its counter has stood still."""
-    owner_that_dies(where)
-    move_elsewhere(where)
-    with safe_store(where).lease(KEY, PROVENANCE) as lease:
-        assert lease.mine
-
-
-@pytest.mark.slow
-def test_silence_is_noticed_without_waiting(where: str) -> None:
-    """Who never waits takes a silent owner's key over too, some launches later."""
-    owner_that_dies(where)
-    move_elsewhere(where)
-    patient = safe_store(where, LeaseIntervals(stale_s=0.3))
-    with patient.lease(KEY, PROVENANCE, wait=False) as first:
-        assert not first.mine
-        assert first.holder == f"elsewhere:{os.getpid()}"
-    time.sleep(0.3)
-    with patient.lease(KEY, PROVENANCE, wait=False) as second:
+    told: list[str] = []
+    patient = safe_store(where, replace(FAST, stale_s=0.5))
+    if not wait:
+        with patient.lease(KEY, PROVENANCE, wait=False) as first:
+            assert (first.mine, first.holder) == (False, f"elsewhere:{os.getpid()}")
+        time.sleep(0.5)
+    with patient.lease(KEY, PROVENANCE, wait=wait, on_wait=told.append) as second:
         assert second.mine
+    assert told == [f"elsewhere:{os.getpid()}"] * wait
 
 
 @pytest.mark.slow
@@ -210,30 +181,13 @@ def test_an_owner_that_was_stopped_agrees_in_the_end(where: str) -> None:
         assert lease.record == tuned(2)
 
 
-def test_forced_tuning_replaces_what_is_there(where: str) -> None:
-    """Forced, a key is tuned although a record holds, and the new one takes its place."""
-    used = safe_store(where)
-    used.save(tuned(1))
-    with used.lease(KEY, PROVENANCE) as lease:
-        assert lease.record == tuned(1)
-    with used.lease(KEY, PROVENANCE, force=True) as lease:
-        assert lease.mine
-        assert lease.finish(tuned(2)) == tuned(2)
-    assert used.lookup(KEY, PROVENANCE).record == tuned(2)
-
-
-def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ranks that all force one key, one tunes, and the others take its record."""
+def test_ranks_that_force_agree(where: str) -> None:
+    """Of ranks that all force one key, one tunes and replaces what is valid; others take that."""
     safe_store(where).save(tuned(1))
-    note = Claim.start
 
     def force(pipe: int) -> None:
-        def noted(self: Claim, store: Store) -> None:
-            note(self, store)
-            say(pipe, "noted")
-
-        monkeypatch.setattr(Claim, "start", noted)
-        with safe_store(where).lease(KEY, PROVENANCE, force=True) as lease:
+        waits = lambda _: say(pipe, "noted")  # noqa: E731
+        with safe_store(where).lease(KEY, PROVENANCE, force=True, on_wait=waits) as lease:
             say(pipe, lease.mine, block(lease.record) if lease.record else "nothing")
 
     with safe_store(where).lease(KEY, PROVENANCE, force=True) as lease:
@@ -243,29 +197,12 @@ def test_ranks_that_force_agree(where: str, monkeypatch: pytest.MonkeyPatch) -> 
         assert [finish(*rank) for rank in ranks] == ["False 2\n"] * 3
 
 
-@pytest.mark.parametrize("field", ["source", "space", "triton"])
-def test_other_sources_do_not_meet(where: str, field: str) -> None:
-    """Processes with another source, space or Triton do not wait for each other."""
-    other = replace(PROVENANCE, **{field: "9.9"})
-    with safe_store(where).lease(KEY, PROVENANCE), safe_store(where).lease(KEY, other) as second:
-        assert second.mine
-
-
 def test_a_forked_child_does_not_let_the_key_go(where: str) -> None:
     """A process that leaves a context that it was forked in leaves its parent's lease alone."""
     with safe_store(where).lease(KEY, PROVENANCE) as lease:
         assert finish(*start(lambda _: lease.__exit__(None, None, None))) == ""
         with safe_store(where).lease(KEY, PROVENANCE, wait=False) as second:
             assert not second.mine
-
-
-def test_nothing_is_left(where: str) -> None:
-    """A lease that has ended leaves no row and no thread behind."""
-    with safe_store(where).lease(KEY, PROVENANCE):
-        assert "asmtune-lease" in {thread.name for thread in threading.enumerate()}
-    assert "asmtune-lease" not in {thread.name for thread in threading.enumerate()}
-    with Store.open(where) as store:
-        assert store.transact(lambda c: c.execute(tables.leases.select()).all()) == []
 
 
 def test_owners_that_are_gone() -> None:

@@ -151,23 +151,6 @@ def test_server_dies() -> None:
         server.stop()
 
 
-def test_damaged_row(url: str, postgres: Server) -> None:
-    """A damaged record on a server is a miss with one warning, as in a file."""
-    with Store.open(url, on_corrupt="set_aside") as store:
-        store.save(record())
-        store.save_outcomes(record(1).key, PROVENANCE, record().measurements)
-        postgres.execute("UPDATE keys SET winner = replace(winner, '128', '256')", url)
-        postgres.execute("UPDATE trials SET outcome = replace(outcome, '64', '32')", url)
-        assert len(store.verify()) == 2
-        with pytest.warns(StoreWarning, match="do not match its seal"):
-            assert store.lookup(KEY, PROVENANCE).outcome == "corrupt"
-        with pytest.warns(StoreWarning, match="do not match its seal"):
-            assert store.earlier_outcomes(record(1).key, PROVENANCE).measurements == (
-                record().measurements[0],
-            )
-        assert store.verify() == []
-
-
 def test_database_of_another_program(url: str, postgres: Server) -> None:
     """Tables of the same name that are not the store's are refused in one line."""
     postgres.execute("CREATE TABLE meta (name text, value text)", url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 import warnings
 from contextlib import closing
 from pathlib import Path
@@ -110,23 +109,3 @@ def test_writers_take_the_lock_before_they_read(tmp_path: Path) -> None:
             assert other.execute("SELECT count(*) FROM keys").fetchone() == (0,)
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 other.execute("DELETE FROM meta")
-
-
-def test_threads_share_a_store(where: str) -> None:
-    """Threads may save and read through one store."""
-    store = Store.open(where)
-    wrong: list[object] = []
-
-    def work(n: int) -> None:
-        for m in range(n * EACH, (n + 1) * EACH):
-            store.save(record(m))
-            if store.find(record(m).key) != record(m):
-                wrong.append(m)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
-    assert len(store.records()) == 4 * EACH
