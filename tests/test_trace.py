@@ -266,40 +266,32 @@ def test_the_oldest_go(tmp_path: Path) -> None:
     assert other.read_text() == "mine"
 
 
-def test_ids(tmp_path: Path) -> None:
-    """Ids sort by date, differ by key, name the kernel, and two of one second are told apart."""
-    ids = [places.run_id(header_of(number)) for number in (1, 2, 10)]
-    assert ids == sorted(ids)
+def test_runs_are_found_by_their_beginning(tmp_path: Path) -> None:
+    """Ids sort by date, differ by key and name the kernel; a path or a unique beginning finds one.
+
+    A kernel, as name, file or function, is never taken for a run, nor a run for a kernel.
+    """
+    runs = [write_run(tmp_path, header_of(number)).run for number in (1, 2, 12, 12)]
+    assert runs == sorted(runs)
+    assert runs[3] == f"{runs[2]}-2"
+    assert read_trace(tmp_path / f"{runs[3]}.jsonl").run == runs[3]
     other = replace(HEADER, key=replace(HEADER.key, shape={"n": 1}))
     assert places.run_id(other) != places.run_id(HEADER)
     odd = replace(HEADER, kernel="pack.age.<lambda>/../x")
     assert places.run_id(odd).split("-")[2] == "_x"
-    first, second = write_run(tmp_path), write_run(tmp_path)
-    assert second.run == f"{first.run}-2"
-    assert second.path is not None
-    assert read_trace(second.path).run == second.run
-
-
-def test_a_run_is_found_by_its_beginning(tmp_path: Path) -> None:
-    """A path, an id and a unique beginning find a run; none or several are refused by name."""
-    runs = [write_run(tmp_path, header_of(number)).run for number in (1, 2, 12, 12)]
-    assert find_run(tmp_path, runs[0]) == tmp_path / f"{runs[0]}.jsonl"
-    assert find_run(tmp_path, "20250304-050602") == tmp_path / f"{runs[1]}.jsonl"
-    assert find_run(tmp_path, runs[2]) == tmp_path / f"{runs[2]}.jsonl"
-    assert find_run(tmp_path, f"{runs[0]}.jsonl") == tmp_path / f"{runs[0]}.jsonl"
+    texts = {runs[0]: 0, "20250304-050602": 1, runs[2]: 2, f"{runs[0]}.jsonl": 0}
+    for text, number in texts.items():
+        assert find_run(tmp_path, text) == tmp_path / f"{runs[number]}.jsonl"
+        assert names_run(text)
     assert find_run(tmp_path, "/else/where.jsonl") == Path("/else/where.jsonl")
-    with pytest.raises(InputError, match=r"'2025': 4 begin so, the last .*give more of it"):
-        find_run(tmp_path, "2025")
-    with pytest.raises(InputError, match=r"no run '1999'.*asmtune runs"):
-        find_run(tmp_path, "1999")
-    with pytest.raises(InputError, match="no run"):
-        find_run(tmp_path / "absent", "2025")
-
-
-def test_what_names_a_run() -> None:
-    """A kernel, as name, file or function, is never taken for a run, nor a run for a kernel."""
-    named = ["20250304-050607-doubled-ab12", "trace.jsonl", "matmul", "2025.py", "pack.age", ""]
-    assert [names_run(text) for text in named] == [True, True, False, False, False, False]
+    for folder, text, says in (
+        (tmp_path, "2025", r"'2025': 4 begin so, the last .*give more of it"),
+        (tmp_path, "1999", r"no run '1999'.*asmtune runs"),
+        (tmp_path / "absent", "2025", "no run"),
+    ):
+        with pytest.raises(InputError, match=says):
+            find_run(folder, text)
+    assert not any(map(names_run, ["matmul", "2025.py", "2025.json", "pack.age", ""]))
 
 
 def test_a_space_of_ten_thousand(tmp_path: Path) -> None:

@@ -14,15 +14,6 @@ import pytest
 from asmtune.base.atomic_write import folder_lock, write_whole
 
 
-def test_a_file_is_replaced(tmp_path: Path) -> None:
-    """What was there is gone, and nothing else lies beside it."""
-    place = tmp_path / "out.json"
-    place.write_text("a longer text than the new one")
-    write_whole(place, b"new")
-    assert place.read_bytes() == b"new"
-    assert list(tmp_path.iterdir()) == [place]
-
-
 def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the content cannot be brought to the disk the old file stays, and no part is left."""
     place = tmp_path / "out.json"
@@ -38,14 +29,15 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == [place]
 
 
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    """The file that a link names is replaced, not the link."""
+def test_a_file_is_replaced(tmp_path: Path) -> None:
+    """What was there is gone, nothing else lies beside it, and a link to it stays one."""
     real, link = tmp_path / "real", tmp_path / "link"
-    real.write_text("old")
+    real.write_text("a longer text than the new one")
     link.symlink_to(real)
     write_whole(link, b"new")
     assert link.is_symlink()
     assert real.read_bytes() == b"new"
+    assert sorted(tmp_path.iterdir()) == [link, real]
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, interchange, lookup, neighbours, sqlite_file, tables, transactions
-from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
 from asmtune.store.safe_store import SafeStore
@@ -87,17 +86,6 @@ def test_neighbours_have_timings(store: Store) -> None:
     assert near.failures == record().failures
 
 
-def test_a_damaged_neighbour_is_set_aside(tmp_path: Path) -> None:
-    """A damaged row among the nearest is deleted with a warning, and the others serve."""
-    with Store.open(tmp_path / "store.sqlite", on_corrupt="set_aside") as store:
-        store.save_all([record(1024), record(2048)])
-        digest = key_digest(record(2048).key)
-        damage = f"UPDATE keys SET winner = '{{}}' WHERE digest = '{digest}'"
-        store.transact(lambda c: c.exec_driver_sql(damage).close(), writes=True)
-        with pytest.warns(UserWarning, match="do not match its seal"):
-            assert [one.key.shape["M"] for one in store.near(KEY)] == [1024]
-
-
 shapes = st.dictionaries(
     st.sampled_from("MNK"), st.integers(-1, 1 << 40) | st.booleans() | st.text(max_size=2)
 )
@@ -121,58 +109,34 @@ def test_the_index_measures_as_a_search_does(known: list[Any], new: Any) -> None
     assert sorted(away[i] for i in chosen) == pytest.approx(nearest)
 
 
-def held(store: Store) -> tuple[threading.Thread, Callable[[], None]]:
-    """Start a thread that reads for as long as it is let; return it, and what ends its read."""
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_thread_in_a_transaction(tmp_path: Path, writes: bool) -> None:
+    """Others read on, and save beside a reader; one that writes too long costs one save alone."""
+    path = tmp_path / "store.sqlite"
+    safe = SafeStore(str(path), patience_s=0.3)
+    safe.save(record(1))
     begun, over = threading.Event(), threading.Event()
 
-    def read(connection: Connection) -> None:
+    def work(connection: Connection) -> None:
         connection.exec_driver_sql("SELECT count(*) FROM keys").close()
         begun.set()
         over.wait(PATIENCE_S)
 
-    thread = threading.Thread(target=lambda: store.transact(read))
+    store = Store.open(path)
+    thread = threading.Thread(target=lambda: store.transact(work, writes=writes))
     thread.start()
     assert begun.wait(PATIENCE_S)
-    return thread, over.set
-
-
-def test_a_thread_that_reads_stops_nobody(tmp_path: Path) -> None:
-    """Others find and save meanwhile, and the store works on."""
-    path = tmp_path / "store.sqlite"
-    safe = SafeStore(str(path), patience_s=0.5)
-    safe.save(record(1))
-    thread, end = held(Store.open(path))
     assert safe.lookup(record(1).key, PROVENANCE).outcome == "hit"
+    if writes:
+        with pytest.warns(UserWarning, match="another thread of this process"):
+            safe.save(record(2))
+        over.set()
+        thread.join()
+    assert safe.working
     safe.save(record(2))
     assert safe.lookup(record(2).key, PROVENANCE).outcome == "hit"
-    assert safe.working
-    end()
-    thread.join()
-
-
-def test_a_thread_that_writes_is_no_fault_of_the_store(tmp_path: Path) -> None:
-    """Where another thread writes for too long, one save is not done, with a warning."""
-    path = tmp_path / "store.sqlite"
-    safe = SafeStore(str(path), patience_s=0.2)
-    safe.save(record(1))
-    begun, over = threading.Event(), threading.Event()
-
-    def write(_: Connection) -> None:
-        begun.set()
-        over.wait(PATIENCE_S)
-
-    store = Store.open(path)
-    thread = threading.Thread(target=lambda: store.transact(write, writes=True))
-    thread.start()
-    assert begun.wait(PATIENCE_S)
-    assert safe.lookup(record(1).key, PROVENANCE).outcome == "hit"
-    with pytest.warns(UserWarning, match="another thread of this process"):
-        safe.save(record(2))
-    assert safe.working
     over.set()
     thread.join()
-    safe.save(record(2))
-    assert safe.lookup(record(2).key, PROVENANCE).outcome == "hit"
 
 
 def test_nobody_waits_for_another_process_in_a_transaction(

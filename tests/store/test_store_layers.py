@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from store_records import PROVENANCE, record
 
-from asmtune.base.errors import InputError, StoreError
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange, shipped
@@ -24,7 +24,6 @@ from asmtune.store.shipped import (
     shipped_of,
     shipped_records,
 )
-from asmtune.store.sqlite_file import store_exists
 
 CACHE = Path(__file__).parents[2] / "cache"
 NOW = replace(PROVENANCE, triton="3.6.1")
@@ -83,27 +82,26 @@ def test_files_of_the_source_tree() -> None:
     assert "asmtune-tuned" in (CACHE / "README.md").read_text(encoding="utf-8")
 
 
-def test_reads_every_file_once(ship: Ship) -> None:
-    """All JSON files are read, in order of their names, and not again."""
-    folder = ship(b=[record(2, **winner(2))], a=[record(1, **winner(1)), record(3, **winner(3))])
-    assert [r.key.shape["M"] for r in shipped_records()] == [1, 3, 2]
+def test_what_is_shipped(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All files are read, in order of their names, once; records are judged as the user's are.
+
+    Of one key shipped for two versions of Triton, the one that holds is taken.
+    """
+    old = record(1, **winner(35), provenance=replace(PROVENANCE, triton="3.5.0"))
+    new, other = record(1, **winner(36)), record(3, **winner(3))
+    folder = ship(b=[new], a=[old, other])
+    assert shipped_records() == (old, other, new)
     (folder / "a.json").unlink()
     assert len(shipped_records()) == 3
-
-
-def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run from a source tree that is not installed, nothing is shipped and nothing fails."""
-    monkeypatch.setitem(sys.modules, "asmtune.shipped", None)
+    for now, kept in ((NOW, new), (replace(NOW, triton="3.5.2"), old)):
+        assert shipped_lookup(new.key, now) == StoreLookup("hit", kept, layer="shipped")
+    stale = shipped_lookup(other.key, STALE)
+    assert (stale.outcome, stale.layer) == ("stale", "shipped")
+    assert stale.detail == "source differs: recorded 555555555555, now 000000000000"
+    assert shipped_lookup(record(2).key, NOW).outcome == "miss"
+    monkeypatch.setitem(sys.modules, "asmtune.shipped", None)  # a source tree, not installed
     forget_shipped()
     assert shipped_records() == ()
-    forget_shipped()
-
-
-def test_malformed_shipped_file(ship: Ship) -> None:
-    """A malformed shipped file is named."""
-    (ship() / "bad.json").write_text("{}")
-    with pytest.raises(InputError, match=r"^asmtune\.shipped/bad\.json: format: expected"):
-        shipped_records()
 
 
 def test_only_files_of_the_kernel_are_parsed(ship: Ship) -> None:
@@ -115,26 +113,6 @@ def test_only_files_of_the_kernel_are_parsed(ship: Ship) -> None:
     assert shipped_lookup(record(1).key, NOW).outcome == "hit"
     with pytest.raises(InputError, match=r"^asmtune\.shipped/bad\.json"):
         shipped_of("pkg.third")
-
-
-def test_shipped_outcomes(ship: Ship) -> None:
-    """A shipped record is a hit, stale or missing by the same rules as the user's."""
-    ship(a=[record(1, **winner(1))])
-    hit = shipped_lookup(record(1).key, NOW)
-    assert (hit.outcome, hit.layer, hit.record) == ("hit", "shipped", record(1, **winner(1)))
-    stale = shipped_lookup(record(1).key, STALE)
-    assert (stale.outcome, stale.layer) == ("stale", "shipped")
-    assert stale.detail == "source differs: recorded 555555555555, now 000000000000"
-    assert shipped_lookup(record(2).key, NOW).outcome == "miss"
-
-
-def test_shipped_for_several_versions_of_triton(ship: Ship) -> None:
-    """Of one key shipped for two versions of Triton, the one that holds is taken."""
-    old = record(1, **winner(35), provenance=replace(PROVENANCE, triton="3.5.0"))
-    new = record(1, **winner(36))
-    ship(t35=[old], t36=[new])
-    assert shipped_lookup(record(1).key, NOW).record == new
-    assert shipped_lookup(record(1).key, replace(NOW, triton="3.5.2")).record == old
 
 
 def test_the_layers_in_their_order(ship: Ship, store: Store) -> None:
@@ -151,14 +129,3 @@ def test_the_layers_in_their_order(ship: Ship, store: Store) -> None:
     assert (found.outcome, found.layer, found.record) == ("stale", "store", mine)
     store.save(replace(mine, provenance=STALE))
     assert find_tuned(key, NOW, store) == StoreLookup("hit", theirs, layer="shipped")
-
-
-def test_store_exists_makes_nothing(tmp_path: Path) -> None:
-    """Asking for a store makes none, and a file in its folder's place is an error."""
-    assert not store_exists(tmp_path / "cache" / "store.sqlite")
-    assert list(tmp_path.iterdir()) == []
-    Store.open(tmp_path / "cache" / "store.sqlite").close()
-    assert store_exists(tmp_path / "cache" / "store.sqlite")
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="Not a directory; a file is where a folder should be"):
-        store_exists(tmp_path / "file" / "store.sqlite")
