@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
-from asmtune.base.json_codec import JsonText, expected, shown
+from asmtune.base.json_codec import expected, parse_json, shown
 from asmtune.base.limited_read import MIB, open_regular
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
@@ -38,6 +38,7 @@ from asmtune.store.codec import (
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1
 
+_HEAD: Final = f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n"records": [\n'.encode()
 _REPAIR: Final = "correct the file or export it again"
 
 
@@ -60,7 +61,7 @@ def write(
 
     def document() -> Iterator[bytes]:
         nonlocal count
-        yield f'{{\n"format": "{FORMAT}",\n"version": {VERSION},\n"records": ['.encode()
+        yield _HEAD[:-1]
         mode = "rounded" if samples else "none"
         values, checked = tee(record_to_json(record, samples=mode) for record in records)
         for value, _ in zip(values, _records(checked, "export"), strict=True):
@@ -145,7 +146,7 @@ def _unreadable(source: object, error: OSError) -> InputError:
 
 def _stream(file: BinaryIO, source: str) -> Iterator[TuneRecord]:
     try:
-        yield from _records(_values(JsonText(file)), "records")
+        yield from _records(_values(file), "records")
     except InputError as error:
         raise InputError(f"{source}: {error}; {_REPAIR}") from error
     except ValueError as error:
@@ -154,41 +155,42 @@ def _stream(file: BinaryIO, source: str) -> Iterator[TuneRecord]:
         raise _unreadable(source, error) from error
 
 
-def _values(text: JsonText) -> Iterator[Any]:
-    """Yield the values of a document's records, and check what is around them."""
-    fields: dict[str, Any] = {}
-    for name in text.names("document"):
-        if name == "records" and text.peek() == "[":
-            if "format" in fields and "version" in fields:
-                check_header(
-                    fields, FORMAT, VERSION, fields
-                )  # before any record of a newer version
-            fields[name] = []
-            yield from text.items()
-        else:
-            fields[name] = text.value()
-    text.end()
-    check_header(fields, FORMAT, VERSION, ["records"])
-    if not isinstance(fields.get("records"), list):
-        raise expected("a list", "records", fields.get("records"))
-
-
-def check_header(fields: Any, name: str, version: int, names: Collection[str]) -> None:
-    """Check the format, the version and the names of a document's fields.
-
-    Raises:
-        InputError: it is another format, or of another version, or has other fields.
-    """
-    form = fields.get("format") if isinstance(fields, Mapping) else None
-    if form != name:
-        raise expected(repr(name), "format", form)
-    found = fields.get("version")
-    if type(found) is not int or found != version:
+def _values(file: BinaryIO) -> Iterator[Any]:
+    """Yield the values of records: one by one if `write` made the file, else after all of it."""
+    if file.read(len(_HEAD)) == _HEAD:
+        yield from _written(file)
+        return
+    file.seek(0)
+    document = parse_json(file.read(256 * MIB))
+    if not isinstance(document, dict):
+        raise expected("an object", "document", document)
+    if document.get("format") != FORMAT:
+        raise expected(repr(FORMAT), "format", document.get("format"))
+    found = document.get("version")
+    if type(found) is not int or found != VERSION:
         raise InputError(
-            f"version is {found!r}, and this asmtune reads {version}: use the asmtune that wrote it"
+            f"version is {found!r}, and this asmtune reads {VERSION}: use the asmtune that wrote it"
         )
-    if unknown := sorted(fields.keys() - {"format", "version", *names}):
+    if unknown := sorted(document.keys() - {"format", "version", "records"}):
         raise InputError(f"unknown field {shown(unknown[0])}")
+    if not isinstance(document.get("records"), list):
+        raise expected("a list", "records", document.get("records"))
+    yield from document["records"]
+
+
+def _written(file: BinaryIO) -> Iterator[Any]:
+    """Yield the values of records as `write` lays them out: each ends with a line of its own."""
+    lines: list[bytes] = []
+    for line in file:
+        if line.rstrip() in (b"},", b"}"):
+            yield parse_json(b"".join([*lines, b"}"]))
+            lines = []
+            if line.rstrip() == b"}":
+                break
+        else:
+            lines.append(line)
+    if lines or file.read().split() != [b"]", b"}"]:
+        raise ValueError("cut off, or changed by hand between two records")
 
 
 def _records(values: Iterable[Any], where: str) -> Iterator[TuneRecord]:

@@ -321,6 +321,10 @@ def creation_lock(path: Path, patience_s: float) -> Iterator[None]:
 
 
 def schema_digest(rows: Iterable[Sequence[Any]]) -> str:
-    """Digest the words of a schema's statements, as `SCHEMA_QUERY` gives them, in any order."""
-    words = sorted(" ".join(re.findall(r"\w+", str(sql).lower())) for _, sql in rows)
+    """Digest the words of a schema's statements, as `SCHEMA_QUERY` gives them, in any order.
+
+    Statistics, which are there where a user has run `ANALYZE`, do not count.
+    """
+    own = (str(sql).lower() for name, sql in rows if not str(name).startswith("sqlite_stat"))
+    words = sorted(" ".join(re.findall(r"\w+", sql)) for sql in own)
     return digest(*words)

@@ -39,25 +39,6 @@ def test_eight_processes_write_at_once(where: str, existing: bool) -> None:
     assert list(Path(where).parent.glob("*.new*")) == []
 
 
-def test_processes_replacing_one_key(where: str) -> None:
-    """Processes that save the same key leave one whole record, and never show a mixture."""
-
-    def write(n: int) -> None:
-        with Store.open(where) as store:
-            for _ in range(EACH):
-                failures = record().failures * n
-                store.save(record(failures=failures, winner=record().measurements[n % 2].config))
-                (seen,) = store.records()
-                assert seen.winner == record().measurements[len(seen.failures) % 2].config
-
-    children = [start(lambda _, n=n: write(n)) for n in range(4)]
-    assert [finish(*child) for child in children] == [""] * 4
-    with Store.open(where) as store:
-        (kept,) = store.records()
-        assert kept.winner == record().measurements[len(kept.failures) % 2].config
-        assert store.verify() == []
-
-
 def test_damaged_file_met_by_several_processes(tmp_path: Path) -> None:
     """Processes that meet a damaged file together set it aside once and lose no save."""
     path = tmp_path / "store.sqlite"

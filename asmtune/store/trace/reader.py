@@ -61,28 +61,6 @@ def encoded(record: Any) -> Any:
     return record if isinstance(record, str | int | None) else str(record)
 
 
-def encoded_header(header: Header, run: str) -> dict[str, Any]:
-    """Return the fields of a trace's first line."""
-    return {"format": FORMAT, "version": VERSION, "run": run, **encoded(header)}
-
-
-def decoded_header(values: Mapping[str, Any], where: str) -> tuple[str, Header]:
-    """Read the run's id and header.
-
-    Raises:
-        InputError: it is not of this form, or a newer asmtune has written it.
-    """
-    version = values.get("version")
-    if values.get("format") != FORMAT or type(version) is not int:
-        raise InputError(f"{where}: expected the start of a trace that asmtune has written")
-    if version > VERSION:
-        raise InputError(
-            f"{where}: written by a newer asmtune (form {version}, this one knows {VERSION}); "
-            "upgrade asmtune"
-        )
-    return decoded(str, values.get("run"), f"{where}, run"), decoded(Header, values, where)
-
-
 def decoded(kind: type[T], value: Any, where: str) -> T:
     """Read a value of a type of `asmtune.store.trace.run` from JSON values.
 
@@ -233,10 +211,15 @@ def _no_constant(name: str) -> NoReturn:
 def _start(path: Path, line: _Line | None) -> TracedRun:
     if line is None:
         raise InputError(f"trace {path}: it is empty: its run was ended before it began")
-    if line.event != "start":
+    version = line.values.get("version")
+    if (line.event, line.values.get("format")) != ("start", FORMAT) or type(version) is not int:
         raise InputError(f"{line.where}: expected the start of a trace that asmtune has written")
-    run, header = decoded_header(line.values, line.where)
-    return TracedRun(path, run, header)
+    if version > VERSION:
+        raise InputError(
+            f"{line.where}: written by a newer asmtune (form {version}, this one knows {VERSION}); "
+            "upgrade asmtune"
+        )
+    return TracedRun(path, _field(str, line, "run"), decoded(Header, line.values, line.where))
 
 
 def _field(kind: type[T], line: _Line, name: str) -> T:

@@ -16,7 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
-from asmtune.store.trace.reader import encoded, encoded_header
+from asmtune.store.trace.reader import FORMAT, VERSION, encoded
 from asmtune.store.trace.run import (
     CompiledRow,
     DroppedRow,
@@ -68,7 +68,8 @@ class TraceWriter:
             self.close()
             if is_news(folder):
                 self._warn(fault_line("folder of runs", folder, error))
-        self._write("start", encoded_header(header, self.run))
+        named = {"format": FORMAT, "version": VERSION, "run": self.run}
+        self._write("start", named | encoded(header))
 
     def __enter__(self) -> TraceWriter:
         return self
