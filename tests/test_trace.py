@@ -8,7 +8,6 @@ import os
 import random
 import re
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,7 +35,7 @@ from asmtune.store.trace.run import (
     names_run,
     run_files,
 )
-from asmtune.store.trace.writer import MOST_RANKED, TraceWarning, TraceWriter
+from asmtune.store.trace.writer import MOST_RANKED, TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,
@@ -225,28 +224,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
     run = read_trace(path)
     assert [batch.number for batch in run.batches] == [0, 1]
     assert run.notes == ()
-
-
-def test_no_folder(tmp_path: Path) -> None:
-    """Where the folder cannot be made the run has an id, one warning, and no trace."""
-    (tmp_path / "runs").write_text("in the way")
-    with pytest.warns(TraceWarning, match="File exists|Not a directory") as caught:
-        writer = write_run(tmp_path / "runs")
-    assert len(caught) == 1
-    assert writer.path is None
-    assert writer.run.startswith("20250304-050607-doubled-")
-
-
-def test_the_users_alone(tmp_path: Path) -> None:
-    """Folder and file are the user's alone, whatever the umask."""
-    before = os.umask(0)
-    try:
-        path = write_run(tmp_path / "cache" / "runs").path
-    finally:
-        os.umask(before)
-    assert path is not None
-    modes = [stat.S_IMODE(p.stat().st_mode) for p in (path.parent.parent, path.parent, path)]
-    assert modes == [0o700, 0o700, 0o600]
 
 
 def test_the_oldest_go(tmp_path: Path) -> None:

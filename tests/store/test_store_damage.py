@@ -6,7 +6,6 @@ import sqlite3
 import warnings
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -336,25 +335,3 @@ def test_verify_reports_a_damaged_page(path: Path) -> None:
     assert findings
     assert all(finding.place == "file" for finding in findings)
     assert path.read_bytes() == bytes(content)
-
-
-def big(m: int) -> TuneRecord:
-    """A record of about 400 kB."""
-    many = replace(record().measurements[0], samples_us=(0.1234567890123,) * 25_000)
-    return record(m, measurements=(many,))
-
-
-def test_disk_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk is one line with advice; nothing of the record is kept and nothing else lost."""
-    connect = transactions.connect
-
-    def nearly_full(where: Path, patience_s: float) -> sqlite3.Connection:
-        connection = connect(where, patience_s)
-        connection.execute("PRAGMA max_page_count = 40")
-        return connection
-
-    monkeypatch.setattr(transactions, "connect", nearly_full)
-    with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.raises(StoreError, match=r"disk is full; free some space, or set ASMTUNE"):
-            store.save(big(100))
-        assert len(store.records()) == 12
