@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, insert, true
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, true
 
 from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
@@ -87,9 +87,10 @@ class Store(Database):
         """Yield what `records` lists, of which a batch is in memory."""
         return self._select(tables.WHOLE, keys, matching(keys, kernel, device))
 
-    def heads(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
-        """List records as `records` does, without timings and failures."""
-        return list(self._select(tables.HEADS, keys, matching(keys, kernel, device)))
+    def devices(self, kernel: str) -> list[str]:
+        """List the devices that a kernel has records of."""
+        query = select(keys.c.device).where(keys.c.kernel == kernel).distinct()
+        return self.transact(lambda c: [*c.execute(query).scalars()])
 
     def summaries(
         self, kernel: str | None = None, device: str | None = None

@@ -115,9 +115,8 @@ class SafeStore:
         return not self._is_off("writes")
 
     lookup = _guarded(Store.lookup, lambda: StoreLookup("miss", detail="the store cannot be used"))
-    find = _guarded(Store.find, lambda: None)
     records = _guarded(Store.records, list)
-    heads = _guarded(Store.heads, list)
+    devices = _guarded(Store.devices, list)
     near = _guarded(Store.near, list)
     seeds = _guarded(Store.seeds, list)
     save = _guarded(Store.save, lambda: None, "writes")

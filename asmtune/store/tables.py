@@ -38,7 +38,6 @@ from sqlalchemy import (
     func,
     insert,
     inspect,
-    or_,
     select,
     true,
 )
@@ -200,9 +199,9 @@ class Reading(NamedTuple, Generic[_T]):
     def fetch(
         self, connection: Connection, table: Table, condition: ColumnElement[bool]
     ) -> Sequence[Row[Any]]:
-        """Read the rows that match, at most some hundreds; within a transaction."""
+        """Read the rows that match, at most some hundreds, in any order; within a transaction."""
         query = select(table.c.id, *(table.c[name] for name in self.columns))
-        return connection.execute(query.where(condition).order_by(*_order(table))).all()
+        return connection.execute(query.where(condition)).all()
 
     def parse(self, row: Row[Any]) -> LoadedRow[_T]:
         """Check and read a row; what is wrong with it becomes its problem."""
@@ -219,16 +218,15 @@ HEADS: Final = Reading(codec.HEAD, codec.read_head, MANY)
 SUMMARIES: Final = Reading(codec.HEAD, RecordSummary.of_head, MANY)
 
 
-def _order(table: Table) -> tuple[Column[Any], ...]:
-    """Sort by kernel and device, then as saved: rows that are read together lie together."""
-    return table.c.kernel, table.c.device, table.c.id
-
-
 def handles(
     connection: Connection, table: Table, condition: ColumnElement[bool]
 ) -> list[tuple[Any, ...]]:
-    """List the ids of the rows that match, each with the digest of its key."""
-    query = select(table.c.id, table.c.digest).where(condition).order_by(*_order(table))
+    """List the ids of the rows that match, each with the digest of its key.
+
+    They come by kernel and device, then as saved.
+    """
+    query = select(table.c.id, table.c.digest).where(condition)
+    query = query.order_by(table.c.kernel, table.c.device, table.c.id)
     # Plain tuples, which Python's collector leaves alone.
     return [tuple(row) for row in connection.execute(query)]
 
@@ -239,13 +237,16 @@ def fetch_again(
     table: Table,
     batch: Sequence[tuple[Any, ...]],
 ) -> Sequence[Row[Any]]:
-    """Read the rows of some handles, and what has been saved in the place of a record."""
-    condition: ColumnElement[bool] = table.c.id.in_([row_id for row_id, _ in batch])
-    found = reading.fetch(connection, table, condition)
-    if table is not keys or len(found) == len(batch):
-        return found
-    named = [name for _, name in batch if isinstance(name, str) and name.isascii()]
-    return reading.fetch(connection, table, or_(condition, table.c.digest.in_(named)))
+    """Read the rows of some handles in their order, then what was saved in a record's place."""
+    condition = table.c.id.in_([row_id for row_id, _ in batch])
+    found = {row.id: row for row in reading.fetch(connection, table, condition)}
+    again: Sequence[Row[Any]] = ()
+    if table is keys and len(found) < len(batch):
+        gone = [name for row_id, name in batch if row_id not in found]
+        named = [name for name in gone if isinstance(name, str) and name.isascii()]
+        again = reading.fetch(connection, table, table.c.digest.in_(named))
+    # Sorted here: SQLite would copy whole rows to sort them, a fifth of what reading them takes.
+    return [*(found[row_id] for row_id, _ in batch if row_id in found), *again]
 
 
 def matching(table: Table, kernel: str | None, device: str | None) -> ColumnElement[bool]:

@@ -127,6 +127,7 @@ def test_records_by_kernel_and_device(store: Store) -> None:
     assert store.records("pkg.matmul") == [there, record()]
     assert store.records(device="NVIDIA H200") == [record(), other]
     assert store.records("pkg.softmax", "NVIDIA B200") == store.records("pkg") == []
+    assert sorted(store.devices("pkg.matmul")) == ["NVIDIA B200", "NVIDIA H200"]
     assert store.clear(kernel="pkg.matmul", device="NVIDIA H200") == 1
     assert (store.records(), list(store.predictions())) == ([there, other], [])
     assert (store.clear(), store.clear(), store.verify()) == (2, 0, [])

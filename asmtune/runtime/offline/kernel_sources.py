@@ -167,9 +167,8 @@ class StoredLaunch:
 
     def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
         name = self.problem.full_name
-        stored = store.heads(name) if store is not None else []
-        keys = (*(head.key for head in stored), *(record.key for record in shipped_of(name)))
-        names = dict.fromkeys(key.device for key in keys)
+        stored = store.devices(name) if store is not None else []
+        names = dict.fromkeys([*stored, *(record.key.device for record in shipped_of(name))])
         models = {device: match_device(device) for device in names}
         return [device for device, model in models.items() if model and model.name == target.name]
 
