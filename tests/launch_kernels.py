@@ -51,7 +51,6 @@ def launches(settings: Settings) -> Launch:
             arguments=problem.bind(config),
             grid=problem.programs(config),
             tensor_bytes=problem.tensor_bytes,
-            processors=target.sms,
         )
         return LaunchReading.of(profiles[key], analyse(request.ttir, call), target)
 

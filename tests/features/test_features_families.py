@@ -46,7 +46,7 @@ def test_families(family: str, machine: str, settings: Settings) -> None:
         assert isinstance(artifact, Artifact), artifact
         profile = reader_for(target)(artifact)
         assert profile.static["unknown_all"] == 0
-    call = LaunchArguments(problem.bind(config), problem.programs(config), processors=target.sms)
+    call = LaunchArguments(problem.bind(config), problem.programs(config))
     features = launch_features(profile, analyse(request.ttir, call), target)
     assert all(math.isfinite(value) for value in features.values())
     assert features["issue_cycles"] > 0

@@ -45,9 +45,7 @@ def both(settings: Settings) -> Both:
         artifact, sketch = compile_one(request, settings), sketch_one(request, settings)
         assert isinstance(artifact, Artifact), artifact
         assert isinstance(sketch, Sketch), sketch
-        call = LaunchArguments(
-            problem.bind(config), problem.programs(config), processors=target.sms
-        )
+        call = LaunchArguments(problem.bind(config), problem.programs(config))
         work = analyse(request.ttir, call)
         return SketchReader(target)(sketch), ProfileReader(target)(artifact), work
 
