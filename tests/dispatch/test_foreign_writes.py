@@ -122,9 +122,7 @@ def test_nothing_runs_but_the_launch(host: Host, machine: Accumulating) -> None:
     "choices",
     [
         {"isolate": True},
-        {"devices": (0,)},
         {"isolate": True, "restore_value": lambda _: None},
-        {"devices": (0,), "restore_value": lambda _: None},
         {"alternatives": {"other": lambda *_: pytest.fail("it was called")}},
         {"do_bench": lambda *_, **__: pytest.fail("it was called")},
         {"check": False, "restore_value": ("out_ptr",)},
