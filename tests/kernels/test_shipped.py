@@ -45,7 +45,7 @@ MOST_BYTES = 1 << 20
 HOW = (
     "on an H200: python -m benchmarks.kernels {0} --plan quick --resume --store kernels.sqlite, "
     "then python -m benchmarks.kernels.ship {0} --store kernels.sqlite, then "
-    "python -m website.numbers"
+    "the tables, as cache/README.md says"
 )
 
 
