@@ -9,14 +9,22 @@ minutes on 2 cores with empty caches), beside the times in results/h200_families
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
 from benchmarks.harness import RESULTS
-from benchmarks.pages import chromium, opened, report_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,60 +37,60 @@ SIZES = {"desktop": {"width": 1320, "height": 820}, "phone": {"width": 390, "hei
 MOST_BYTES = 400_000
 
 
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start Chromium without a window; end the program where it is not installed."""
+    from playwright.sync_api import sync_playwright
+
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        raise SystemExit("no Chromium: apt-get install chromium fonts-dejavu-core")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
 def page_text() -> str:
-    """Render the report as a page."""
-    report, code = report_of(str(KERNEL), SHAPE, "i8")
+    """Make the report that `asmtune prune-report` makes on an H200, and render it as a page."""
+    module, target = load_kernel_module(str(KERNEL)), load_target("H200")
+    settings = Settings.from_environment()
+    problem = module.problem(SHAPE, "i8", "meta")
+    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.default("roofline"))
+    report = funnel.prune(problem, module.space())
     timings = read_timings(str(TIMINGS), RESULTS)
     timings.check([LaunchKey(report.kernel, report.shape, report.dtypes, report.target)])
-    return report_html(with_timings([report], timings), code)
+    return report_html(with_timings([report], timings))
 
 
-def table(page: Page) -> None:
-    """Show the table with the third row in focus, where it is in sight."""
-    if (page.viewport_size or {"width": 0})["width"] > 900:
+def opened(browser: Browser, path: Path, **options: Any) -> Page:
+    """Open a page in a window of its own, with the third row in focus where the table is in sight.
+
+    It is returned once it shows its report.
+    """
+    page = browser.new_context(**options).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    if options["viewport"]["width"] > 900:
         page.focus("#grid")
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
-
-
-def code(page: Page) -> None:
-    """Show the code of the first config, with a product's source line selected."""
-    page.wait_for_selector(".pane-sass .line")
-    page.locator(".pane-source .line.hot", has_text="tl.dot").first.click(
-        position={"x": 120, "y": 8}
-    )
-    page.mouse.move(0, 0)
-
-
-def compare(page: Page) -> None:
-    """Show the first two configs beside each other, at their first difference."""
-    page.wait_for_selector("#diff .pair")
-    page.mouse.move(0, 0)
-
-
-VIEWS = {
-    "": ("#", table),
-    "code-": ("#view=code&id=0.0", code),
-    "compare-": ("#view=compare&picked=0.0,0.2", compare),
-}
+    return page
 
 
 def shoot(browser: Browser, path: Path, folder: Path) -> None:
-    """Capture every view in both themes and sizes, as `explorer-VIEW-THEME-SIZE.png`."""
-    for name, (view, arrange) in VIEWS.items():
-        for theme in ("light", "dark"):
-            for size, viewport in SIZES.items():
-                options: dict[str, Any] = {"color_scheme": theme, "viewport": viewport}
-                page = opened(browser, path, view, **options)
-                arrange(page)
-                page.wait_for_timeout(400)
-                target = folder / f"explorer-{name}{theme}-{size}.png"
-                page.screenshot(path=target)
-                page.context.close()
-                if target.stat().st_size > MOST_BYTES:
-                    raise SystemExit(
-                        f"{target}: {target.stat().st_size:,} bytes, at most {MOST_BYTES:,}"
-                    )
+    """Capture the page in both themes and sizes, as `explorer-THEME-SIZE.png`."""
+    for theme in ("light", "dark"):
+        for size, viewport in SIZES.items():
+            page = opened(browser, path, color_scheme=theme, viewport=viewport)
+            page.wait_for_timeout(400)
+            target = folder / f"explorer-{theme}-{size}.png"
+            page.screenshot(path=target)
+            page.context.close()
+            if target.stat().st_size > MOST_BYTES:
+                raise SystemExit(
+                    f"{target}: {target.stat().st_size:,} bytes, at most {MOST_BYTES:,}"
+                )
 
 
 def main() -> None:

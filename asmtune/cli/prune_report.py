@@ -39,7 +39,7 @@ from asmtune.report.documents import (
     report_json,
     triton_configs,
 )
-from asmtune.report.explorer.page import page_of, report_html
+from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.report.tables import prune_table
@@ -145,9 +145,9 @@ def prune_report(
     best by the arithmetic of their tiles. Those that rank best then are compiled and ranked
     again by their assembly; --compile all compiles all of them.
 
-    html is one page to look through them, with their code; it opens from disk. A report that
-    was saved as JSON is shown again in any format, without code; `asmtune import` takes it as
-    seeds. triton-configs is the kept configs as triton.autotune takes them.
+    html is one page to look through them; it opens from disk. A report that was saved as JSON is
+    shown again in any format; `asmtune import` takes it as seeds. triton-configs is the kept
+    configs as triton.autotune takes them.
 
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills. Configs
@@ -190,12 +190,10 @@ class MadeReports:
 
     Attributes:
         reports: those of a launch, one a target, for each launch.
-        problems: the launches, by target; empty for reports that were read.
         failed: whether a target has none.
     """
 
     reports: list[list[PruneReport]] = field(default_factory=list)
-    problems: list[dict[str, LoadedKernel]] = field(default_factory=list)
     failed: bool = False
 
 
@@ -239,7 +237,7 @@ def _made(
     if len(groups) > 1 and (timings or stored):
         names = ", ".join(next(iter(group.values())).problem.name for group in groups)
         raise InputError(f"--timings and --stored are for one launch; name a --kernel of {names}")
-    made = MadeReports(problems=groups)
+    made = MadeReports()
     for group in groups:
         loaded = next(iter(group.values()))
         measured = measured_times(timings, loaded, [*group])
@@ -356,7 +354,4 @@ def _rendered(made: MadeReports, form: ReportFormat) -> object:
         if len(every) > 1:
             raise InputError(f"--format {form.value} is of one device; give one --target")
         return (triton_configs if form is ReportFormat.TRITON else python_file)(every[0])
-    if not made.problems:
-        return report_html(every)
-    first = next(iter(made.problems[0].values()))
-    return page_of(every, first.problem, [report.target for report in every])
+    return report_html(every)

@@ -149,12 +149,16 @@ def count(value: object) -> str:
 
 
 class Column(NamedTuple):
-    """A column of records that are JSON values: its heading, a place as `ending.timed`, a form."""
+    """A column of records that are JSON values: its heading, a place as `ending.timed`, a form.
+
+    A page says its meaning beside the heading.
+    """
 
     heading: str
     place: str
     form: Callable[[Any], str] = count
     left: bool = False
+    meaning: str = ""
 
 
 def rows_table(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
-from asmtune.report.explorer.code import unpacked
 from tests.command_lines import Commands
 
 SMALL = ("--shape", "M=512,N=512,K=512", "--axis", "BLOCK_M=64", "--axis", "BLOCK_N=64")
@@ -63,22 +61,6 @@ def test_an_explanation(commands: Commands) -> None:
     assert "AGPRs among a thread's registers" in out.out
     assert NEVER_RUN in out.out
     assert "the layouts of gfx950's TTGIR are not read" in out.out
-
-
-@pytest.mark.slow(seconds=1)
-def test_a_page(commands: Commands) -> None:
-    """The explorer's page carries the AMDGCN, and says that nothing was run."""
-    commands.run(*PRUNE, "--target", "MI300X", *ONE, "--format", "html", "-o", "{}/page.html")
-    page = (commands.folder / "page.html").read_text()
-    held = re.search(r'id="report">([^<]*)<', page)
-    assert held is not None
-    assert NEVER_RUN in json.dumps(unpacked(held[1]))
-    codes = re.search(r'id="codes">([^<]*)<', page)
-    assert codes is not None
-    (code,) = map(unpacked, json.loads(codes[1]))
-    assert code["language"] == "AMDGCN"
-    assert "v_mfma_f32_" in code["ptx"]["text"]
-    assert "has AMDGCN, and no SASS" in code["missing"]["sass"]
 
 
 @pytest.mark.slow(seconds=1)

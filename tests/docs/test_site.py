@@ -96,7 +96,7 @@ def browser() -> Iterator[Browser]:
     if shutil.which("chromium") is None:
         pytest.skip("no Chromium: apt-get install chromium")
     pytest.importorskip("playwright", reason="no browser's driver: pip install '.[browser]'")
-    from benchmarks.pages import chromium
+    from benchmarks.screenshots import chromium
 
     with chromium() as opened:
         yield opened

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explorer_pages import Made
 from rich.console import Console
 from test_documents import report
 
@@ -22,7 +21,6 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Selection
 from asmtune.report.documents import read_reports, report_csv, report_json
-from asmtune.report.explorer.code import no_code
 from asmtune.report.explorer.page import page_model, report_html
 from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
 from asmtune.report.tables import prune_table
@@ -87,7 +85,7 @@ def test_a_feature_that_is_not_known(tmp_path: Path) -> None:
     for verdict in document["reports"][0]["verdicts"]:
         (verdict["features"] or {}).pop("spill_words", None)
     reports = read_reports(saved(tmp_path, json.dumps(document)))
-    (model,) = page_model(reports, no_code(reports))["reports"]
+    (model,) = page_model(reports)["reports"]
     assert "spill_words" not in model["columns"]
     shown(reports)
 
@@ -134,9 +132,11 @@ def mutate(document: Any, chance: random.Random) -> None:
 
 
 @pytest.mark.slow
-def test_mutated_reports_are_refused_in_a_line_or_shown(gemm: Made, tmp_path: Path) -> None:
+def test_mutated_reports_are_refused_in_a_line_or_shown(
+    gemm: tuple[PruneReport, ...], tmp_path: Path
+) -> None:
     """Whatever is changed in a real saved report, it is one line that names the file, or a page."""
-    text = report_json([replace(gemm.reports[0], verdicts=gemm.reports[0].verdicts[:4])])
+    text = report_json([replace(gemm[0], verdicts=gemm[0].verdicts[:4])])
     lines: list[str] = []
     for seed in range(240):
         chance, document = random.Random(seed), json.loads(text)
@@ -164,7 +164,7 @@ def test_measured_times_in_every_form(tmp_path: Path) -> None:
     assert [row["measured_p90_us"][:4] for row in rows] == ["9.72", "13.5", "", ""]
     (again,) = read_reports(saved(tmp_path, report_json([timed])))
     assert report_json([again]) == report_json([timed])
-    (model,) = page_model([again], no_code([again]))["reports"]
+    (model,) = page_model([again])["reports"]
     assert model["columns"]["measured_us"] == [9, 12.5, None, None]
     assert model["columns"]["measured_p99_us"] == pytest.approx([9.882, 13.725, None, None])
     assert model["columns"]["measured_rsd"] == [5.59, 5.59, None, None]
