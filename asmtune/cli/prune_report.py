@@ -24,13 +24,11 @@ from asmtune.cli.kernel_arguments import (
     Shape,
     SpaceOption,
 )
-from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.cli.output import Output, print_line, write_result
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.predict.prune.caps import RULE as DERIVED_CAP
-from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import (
     python_file,
@@ -39,10 +37,8 @@ from asmtune.report.documents import (
     report_json,
     triton_configs,
 )
-from asmtune.report.explorer.page import report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
-from asmtune.report.tables import prune_table
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
 from asmtune.runtime.offline.pruning import prune_report as run_prune_report
@@ -79,9 +75,6 @@ Tiles = Annotated[
 Caps = Annotated[
     bool, typer.Option(help="Add maxnreg where one more program fits, if the space has none.")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
-]
 TimingsOption = Annotated[
     str | None,
     typer.Option(
@@ -103,7 +96,7 @@ StoredOption = Annotated[
 class ReportFormat(StrEnum):
     """Forms of a report."""
 
-    TABLE = "table"
+    TEXT = "text"
     JSON = "json"
     CSV = "csv"
     HTML = "html"
@@ -113,7 +106,7 @@ class ReportFormat(StrEnum):
 
 FormatOption = Annotated[
     ReportFormat,
-    typer.Option(help="table, json, csv, html, triton-configs or python (a file of them)."),
+    typer.Option(help="text, json, csv, html, triton-configs or python (a file of them)."),
 ]
 
 
@@ -133,7 +126,7 @@ def prune_report(
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
     caps: Caps = True,
-    format: FormatOption = ReportFormat.TABLE,  # noqa: A002
+    format: FormatOption = ReportFormat.TEXT,  # noqa: A002
     output: Output = None,
     timings: TimingsOption = None,
     stored: StoredOption = None,
@@ -160,7 +153,6 @@ def prune_report(
     if not kernel:
         names = ", ".join(kernel_names())
         raise InputError(f"Missing argument 'KERNEL': a file, file.py:function, or one of {names}")
-    check_destinations([("--output", output)] if output else [])
     if kernel.endswith(".json"):
         _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
         reports = read_reports(Path(kernel))
@@ -321,6 +313,9 @@ def _stored(prefix: str, loaded: LoadedKernel) -> tuple[Config, tuple[str, ...]]
 
 def findings(report: PruneReport) -> Iterable[str]:
     """List problems that a careful reader would want to know of, a line each."""
+    from asmtune.predict.prune.caps import RULE as DERIVED_CAP
+    from asmtune.predict.prune.flow import DEFAULT_FAILS
+
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:
@@ -340,12 +335,16 @@ def _rendered(made: MadeReports, form: ReportFormat) -> object:
     Raises:
         InputError: a page is asked for, and there are several launches.
     """
+    # They load what reads assembly, which takes longer than to refuse an argument may.
+    from asmtune.report.explorer.page import report_html
+    from asmtune.report.tables import prune_table
+
     every = [report for reports in made.reports for report in reports]
     if form is ReportFormat.JSON:
         return report_json(every)
     if form is ReportFormat.CSV:
         return report_csv(every).rstrip("\n")
-    if form is ReportFormat.TABLE:
+    if form is ReportFormat.TEXT:
         return Group(*map(prune_table, made.reports))
     if len(made.reports) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))

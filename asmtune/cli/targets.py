@@ -15,7 +15,17 @@ from asmtune.base.atomic_write import make_private
 from asmtune.base.errors import InputError, NoGpuError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
-from asmtune.cli.output import Json, check_destinations, print_line, write_result, write_rows
+from asmtune.cli.output import (
+    Output,
+    RowForm,
+    RowFormat,
+    TextForm,
+    TextFormat,
+    check_destinations,
+    print_line,
+    write_result,
+    write_rows,
+)
 from asmtune.core.hardware.descriptor import descriptor_of
 from asmtune.core.hardware.driver import read_attributes
 from asmtune.core.hardware.model import Target
@@ -33,7 +43,7 @@ _UNSAFE: Final = re.compile(r"[^\w.-]+")
 
 
 @app.callback(invoke_without_command=True)
-def targets(context: typer.Context, json_: Json = False) -> None:
+def targets(context: typer.Context, form: RowFormat = RowForm.TEXT, output: Output = None) -> None:
     """List the devices that asmtune knows: the user's own, and those that ship."""
     if context.invoked_subcommand is not None:
         return
@@ -48,7 +58,7 @@ def targets(context: typer.Context, json_: Json = False) -> None:
         }
         for target in known_targets()
     ]
-    write_rows("Targets; a JSON file of the same form is taken by its path", rows, json_)
+    write_rows("Targets; a JSON file of the same form is taken by its path", rows, form, output)
 
 
 @app.command("show")
@@ -59,22 +69,24 @@ def show(
     driver: Annotated[
         bool, typer.Option("--driver", help="What the driver reports about the GPU here, as JSON.")
     ] = False,
-    json_: Annotated[
-        bool, typer.Option("--json", help="A descriptor, as --target takes it, for a table.")
-    ] = False,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
-    """Show a target's figures with their sources, or what the driver reports about the GPU here."""
+    """Show a target's figures with their sources, or what the driver reports about the GPU here.
+
+    In json it is a descriptor, as --target takes it.
+    """
     if driver:
         if target is not None:
             raise InputError(f"--driver is of the GPU here, and {target!r} is named; leave one out")
         _use_gpu()
         attributes = read_attributes(_current()).to_json()
         document = {**attributes, "versions": versions(), "date": _today()}
-        write_result(json.dumps(document, indent=1))
+        write_result(json.dumps(document, indent=1), output)
         return
     shown = load_target(target) if target is not None else _here()
-    if json_:
-        write_result(json.dumps(descriptor_of(shown), indent=1))
+    if form is TextForm.JSON:
+        write_result(json.dumps(descriptor_of(shown), indent=1), output)
         return
     rows = [
         {
@@ -85,7 +97,7 @@ def show(
         }
         for name, figure in shown.figures.items()
     ]
-    write_rows(f"{shown.name} ({shown.arch})", rows, False)
+    write_rows(f"{shown.name} ({shown.arch})", rows, RowForm.TEXT, output)
 
 
 @app.command("measure")
@@ -123,7 +135,7 @@ def measure(
         for name, figure in measured.figures.items()
         if figure != base.figures.get(name)
     ]
-    write_rows(f"{measured.name}, measured", rows, False)
+    write_rows(f"{measured.name}, measured", rows, RowForm.TEXT)
     for name, reason in failures.items():
         print_line(f"{name}: not measured: {reason}", err=True)
     print_line(f"written to {output}", err=True)

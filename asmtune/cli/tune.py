@@ -14,7 +14,7 @@ from rich.console import Group
 
 from asmtune.base.errors import InputError
 from asmtune.cli.kernel_arguments import Dtype
-from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import Tiles
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
@@ -139,8 +139,8 @@ def tune(
     target: Annotated[
         str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
-    output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
     from_: Annotated[
         Path | None,
         typer.Option("--from", help="A file of `asmtune run --record`: tune the keys in it."),
@@ -153,7 +153,6 @@ def tune(
     given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
     program met are tuned without the program; KERNEL then chooses those of one kernel.
     """
-    check_destinations([("--output", output)] if output else [])
     if from_ is not None:
         given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
         _check_alone(given | {"--search-held-tiles": tiles})
@@ -167,7 +166,7 @@ def tune(
         module = _module(kernel)
         plan = _plan(module, str(kernel), shapes_of(module, shape, shapes), dtype, options)
     results, interrupted = _results(plan, ranked_by)
-    _write(results, output, as_json=json_)
+    _write(results, output, form)
     for changed in plan.changed:
         text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
         print_line(f"asmtune: {text}", err=True)
@@ -270,10 +269,10 @@ def _module(kernel: str | None) -> KernelModule:
     return load_kernel_module(kernel)
 
 
-def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: bool) -> None:
+def _write(results: Sequence[TuningResult], output: Path | None, form: TextForm) -> None:
     from asmtune.report.tuning import results_json, results_table
 
-    if as_json:
+    if form is TextForm.JSON:
         write_result(results_json(results), output)
     elif results:
         kernels: dict[str, list[TuningResult]] = {}

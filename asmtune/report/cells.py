@@ -184,6 +184,20 @@ def _value(row: Mapping[str, Any], place: str) -> Any:
     return value
 
 
+def cell(value: Any) -> str:
+    """Format a value on one line."""
+    # What a file brought in must not reach the terminal as control codes.
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return words(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, list):
+        return "; ".join(map(cell, value)) or "-"
+    return "-" if value is None else printable(str(value))
+
+
 def one_line(text: str) -> str:
     """Write text of a file in one line, without control codes."""
     return printable(" ".join(text.split()))

@@ -54,7 +54,9 @@ def test_axes_of_the_compiler(commands: Commands) -> None:
 @pytest.mark.slow(seconds=1)
 def test_an_explanation(commands: Commands) -> None:
     """A config's AMDGCN, registers and limits are shown, and that none of it was run."""
-    out = commands.run("explain", "tiled_matmul", "--target", "MI355X", *ONE, "--alone")
+    out = commands.run(
+        "explain", "tiled_matmul", "--target", "MI355X", *ONE, "--alone", "--code", "amdgcn"
+    )
     assert "AMDGCN instructions of a thread" in out.out
     assert "Hottest loop in AMDGCN" in out.out
     assert "v_mfma_f32_" in out.out

@@ -53,7 +53,7 @@ def test_a_pattern_gives_the_trips_and_is_named(
     ran = commands.run("explain", *jagged, *pattern, "--alone")
     assert said in ran.out
     assert "a guess" not in ran.out
-    for form in ("table", "json"):
+    for form in ("text", "json"):
         ran = commands.run("prune-report", *jagged, *pattern, "--format", form)
         assert said in ran.out, form
     page = commands.run("prune-report", *jagged, *pattern, "--format", "html").out
@@ -81,10 +81,12 @@ def test_a_module_gives_values_and_a_pattern_replaces_them(
     jagged: tuple[str, ...],
 ) -> None:
     """What a module computed is known on meta tensors; --arg may say otherwise."""
-    ran = commands.run("explain", "{}/module.py", "--alone")
+    ran = commands.run("explain", "{}/module.py", "--alone", "--code", "ptx")
     assert f"{STEERS} follow the kernel module's values" in ran.out
     assert "10 trips a program" in ran.out
-    ran = commands.run("explain", "{}/module.py", "--alone", "--arg", "indptr=constant(9, 3)")
+    ran = commands.run(
+        "explain", "{}/module.py", "--alone", "--code", "ptx", "--arg", "indptr=constant(9, 3)"
+    )
     assert f"{STEERS} follow the pattern constant(9, 3)" in ran.out
     assert "10 trips a program" not in ran.out
 

@@ -149,7 +149,7 @@ def test_a_saved_report(commands: Commands) -> None:
     """A report that was saved as JSON is shown again in any format, findings included."""
     small = (*SMALL, "--keep", "1")
     (commands.folder / "saved.json").write_text(commands.run(*small, "--format", "json").out)
-    for form in ("json", "csv", "table"):
+    for form in ("json", "csv", "text"):
         again = commands.run("prune-report", "{}/saved.json", "--format", form, "--check")
         assert (again.code, again.err) == (0, "")
         if form != "json":  # which holds the seconds of each run
@@ -166,7 +166,7 @@ def test_several_targets(commands: Commands) -> None:
 
 def test_a_target_of_ones_own(commands: Commands) -> None:
     """A descriptor is taken by its path."""
-    figures = json.loads(commands.run("targets", "show", "H200", "--json").out)
+    figures = json.loads(commands.run("targets", "show", "H200", "--format", "json").out)
     figures["name"] = "mine"
     (commands.folder / "mine.json").write_text(json.dumps(figures))
     ran = commands.run("prune-report", "{}/doubled.py", "--target", "{}/mine.json")
@@ -174,7 +174,7 @@ def test_a_target_of_ones_own(commands: Commands) -> None:
     assert "mine" in ran.out
 
 
-@pytest.mark.parametrize("form", ["csv", "table"])
+@pytest.mark.parametrize("form", ["csv", "text"])
 def test_output(form: str, commands: Commands) -> None:
     """A file is replaced whole by what stdout would show; stdout stays empty."""
     path, link = commands.folder / "report", commands.folder / "link"
@@ -313,7 +313,7 @@ def test_an_autotuned_function(commands: Commands) -> None:
 def test_replay(commands: Commands) -> None:
     """A replay prints the scorers asked for, as a table or as JSON."""
     replay = ("model", "replay", str(TIMINGS), "--kernels", str(KERNELS))
-    ran = commands.run(*replay, "--scorer", "roofline", "--scorer", "chance", "--json")
+    ran = commands.run(*replay, "--scorer", "roofline", "--scorer", "chance", "--format", "json")
     assert (ran.code, ran.err) == (0, "")
     document = json.loads(ran.out)
     assert {"roofline", "chance"} <= document["scorers"].keys()
@@ -329,11 +329,11 @@ def test_replay(commands: Commands) -> None:
 
 def test_listings(commands: Commands) -> None:
     """Targets, features, rules and kernels are listed, the latter by a report without one."""
-    targets = json.loads(commands.run("targets", "--json").out)
+    targets = json.loads(commands.run("targets", "--format", "json").out)
     assert {"A100", "H200", "B200"} <= {row["target"] for row in targets}
-    features = json.loads(commands.run("model", "features", "--json").out)
+    features = json.loads(commands.run("model", "features", "--format", "json").out)
     assert [row["feature"] for row in features] == list(FEATURES)
-    rules = json.loads(commands.run("model", "rules", "--json").out)
+    rules = json.loads(commands.run("model", "rules", "--format", "json").out)
     assert [row["rule"] for row in rules] == [rule.name for rule in RULES]
     for names, word in ((("targets",), "H200"), (("model", "features"), "regs_per_thread")):
         ran = commands.run(*names)

@@ -63,7 +63,7 @@ def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
         f"import os\nos.chdir('/')\nimport triton\nfrom {name} import match_device\n"
         "print(match_device('Voodoo 2').name)\n"
     )
-    shown = python(tmp_path, "-m", "asmtune", "targets", "show", "L4", "--json").out
+    shown = python(tmp_path, "-m", "asmtune", "targets", "show", "L4", "--format", "json").out
     (tmp_path / "mine.json").write_text(shown.replace('"L4"', '"Mine"', 1))
     assert asmtune_run(tmp_path, "--target", "mine.json", "tells.py").out == "Mine\n"
     refused = asmtune_run(tmp_path, "--target", "H2OO", "tells.py")

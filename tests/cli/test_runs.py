@@ -29,7 +29,7 @@ def test_runs_are_listed(runs: list[str], commands: Commands) -> None:
     ran = commands.run("runs")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.index(runs[0]) < ran.out.index(runs[1])
-    listed = json.loads(commands.run("runs", "--json").out)
+    listed = json.loads(commands.run("runs", "--format", "json").out)
     assert [run["run"] for run in listed["runs"]] == runs
     assert commands.run("runs", "ls").out == ran.out
     none = commands.run("runs", "--kernel", "other")
@@ -51,7 +51,7 @@ def test_no_runs(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(commands.folder / "none"))
     ran = commands.run("runs")
     assert (ran.code, "no run of any kernel in " in ran.err) == (0, True)
-    assert json.loads(commands.run("runs", "--json").out)["runs"] == []
+    assert json.loads(commands.run("runs", "--format", "json").out)["runs"] == []
     assert not (commands.folder / "none").exists()
 
 
@@ -64,7 +64,7 @@ def test_a_run_is_shown_by_an_id_its_beginning_and_a_path(
     assert "10.0 us instead of 20.0 us, 2.00 times as fast" in shown.out
     assert commands.run("runs", "show", "20250304-050601").out == shown.out
     assert commands.run("runs", "show", f"{{}}/cache/runs/{runs[0]}.jsonl").out == shown.out
-    document = json.loads(commands.run("runs", "show", runs[0], "--json").out)
+    document = json.loads(commands.run("runs", "show", runs[0], "--format", "json").out)
     assert (document["run"], document["ending"]["winner"]) == (runs[0], FAST.to_dict())
     assert "it did not end" in commands.run("runs", "show", runs[1]).out
 
@@ -87,7 +87,7 @@ def test_explain_of_a_kernel_is_unchanged(commands: Commands) -> None:
     text = commands.run(*small)
     assert text.code == 0
     assert text.out.startswith("BLOCK=256 num_warps=2")
-    document = json.loads(commands.run(*small, "--json").out)
+    document = json.loads(commands.run(*small, "--format", "json").out)
     assert document["format"] == "asmtune-verdict"
     assert document["verdict"]["config"]["BLOCK"] == 256
     assert document["verdict"]["kept"] is True
@@ -108,7 +108,7 @@ def test_what_replay_refuses(tmp_path: Path, commands: Commands) -> None:
 
 def test_the_default_stays(runs: list[str], commands: Commands) -> None:
     """What is slower than the default is never shown as the winner."""
-    document = json.loads(commands.run("runs", "show", runs[0], "--json").out)
+    document = json.loads(commands.run("runs", "show", runs[0], "--format", "json").out)
     times = {json.dumps(row["config"]): row["median_us"] for row in document["timed"]}
     assert times[json.dumps(FAST.to_dict())] <= times[json.dumps(DEFAULT.to_dict())]
     assert json.dumps(SLOW.to_dict()) in times

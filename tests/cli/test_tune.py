@@ -97,7 +97,7 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
 def test_a_target_of_ones_own(workshop: FakeWorkshop, commands: Commands) -> None:
     """Tuning ranks by the descriptor that is given; by the GPU's own where none is."""
     workshop.answers = [tuned] * 4
-    shown = commands.run("targets", "show", "H200", "--json").out
+    shown = commands.run("targets", "show", "H200", "--format", "json").out
     (commands.folder / "mine.json").write_text(shown.replace('"H200"', '"mine"', 1))
     assert commands.run("tune", "{}/doubled.py", "--target", "{}/mine.json").code == 0
     assert workshop.target.name == "mine"
@@ -170,7 +170,7 @@ def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) 
     workshop.answers = [tuned] * 3
     ran = commands.run(
         "tune", "{}/doubled.py", "--shape", "n=32", "--shape", "n=8", "--shapes", "{}/shapes.txt",
-        "--json",
+        "--format", "json",
     )  # fmt: skip
     document = json.loads(ran.out)
     assert (document["format"], document["version"]) == ("asmtune-tuning", 1)

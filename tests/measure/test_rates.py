@@ -187,8 +187,8 @@ def test_the_command_writes_a_descriptor(
     assert "l2_bytes_per_s: not measured: no room" in ran.err
     target = load_target(device)
     assert (target.sms, target.measured_dram_bytes_per_s) == (56, 8.1e11)
-    assert commands.run("targets", "show", device, "--json").code == 0
-    shown = json.loads(commands.run("targets", "show", "--json").out)
+    assert commands.run("targets", "show", device, "--format", "json").code == 0
+    shown = json.loads(commands.run("targets", "show", "--format", "json").out)
     assert shown["measured_dram_bytes_per_s"]["kind"] == "measured"
     refused = commands.refused("targets", "measure", "--output", str(tmp_path))
     assert "or a folder itself; name a file" in refused

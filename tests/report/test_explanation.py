@@ -17,10 +17,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.tuned import SampleStatistics
-from asmtune.core.records.verdicts import Features, PruneReport, Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
-from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
@@ -199,28 +197,6 @@ def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
         assert f"{quantity.words} {values[0]} against {values[1]}" in text
 
 
-def test_two_busiest_units_are_told_together(target: Target) -> None:
-    """What one leads and the other follows is one decision; the other terms stand alone."""
-    zeros = {**dict.fromkeys(FEATURES, 0.0), "programs": 132.0, "programs_per_sm": 1.0}
-    tensor = Features({**zeros, "tensor_cycles": 9e4, "issue_cycles": 6e4, "unique_bytes": 1e6})
-    issue = Features({**zeros, "tensor_cycles": 9e4, "issue_cycles": 12e4, "unique_bytes": 9e7})
-    own, other = (
-        Verdict(Config({}), True, features=features, predicted_us=predict(features, target).us)
-        for features in (tensor, issue)
-    )
-    comparison = compared(own, other, "the other", target)
-    told = {decision.term.meaning: decision for decision in comparison.decisions}
-    units = told["the busiest unit, the tensor cores against issuing instructions"]
-    mine, its = (predict(features, target).terms_us for features in (tensor, issue))
-    assert units.term.own == pytest.approx(mine["tensor"] + mine["issue"])
-    assert units.term.other == pytest.approx(its["tensor"] + its["issue"])
-    assert set(told) == {units.term.meaning, "DRAM"}
-    assert own.predicted_us is not None
-    assert other.predicted_us is not None
-    gaps = sum(decision.term.difference for decision in comparison.decisions)
-    assert gaps == pytest.approx(own.predicted_us - other.predicted_us)
-
-
 def test_resources_that_differ_stand_side_by_side(against: Explained) -> None:
     """Shared memory of both, which pipelining multiplies; nothing that is equal."""
     text = printed(against)
@@ -274,11 +250,6 @@ def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     assert comparison is not None
     both = replace(against, comparison=replace(comparison, measured_us=(50.0, 40.0)))
     assert "measured 50.0 us against 40.0 us: 10.0 us slower (25%)" in printed(both)
-    cited = SampleStatistics(60, 40.0, 41.2, 44.0, 0.021)
-    stored = replace(comparison, measured_us=(50.0, 40.0), statistics=(None, cited))
-    text = printed(replace(against, comparison=stored))
-    assert "the other: p90 41.2 us, p99 44.0 us, RSD 2.1% of 60 samples" in text
-    assert "this: p90" not in text
     one = replace(against, comparison=replace(comparison, measured_us=(None, 40.0)))
     assert "measured 40.0 us for the other; this one was not timed" in printed(one)
 

@@ -157,9 +157,9 @@ class ExplainRequest:
 
 
 def explained(
-    request: ExplainRequest, default: Config, scorer: str, language: Language
+    request: ExplainRequest, default: Config, scorer: str, language: Language | None
 ) -> Explained:
-    """Judge a config, compare it with another and read its code.
+    """Judge a config, compare it with another, and read its code in a language.
 
     Raises:
         InputError: the other config cannot be what was asked for.
@@ -180,17 +180,17 @@ def explained(
         record = stored.record if stored.outcome == "hit" else None
         timed = measured(record, verdict.config), measured(record, other.config)
         own_us, other_us = (m.median_us if m else None for m in timed)
-        own_cited, other_cited = (m.statistics if m else None for m in timed)
-        comparison = replace(
-            comparison, measured_us=(own_us, other_us), statistics=(own_cited, other_cited)
-        )
+        comparison = replace(comparison, measured_us=(own_us, other_us))
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))
     reader = CodeReader(request.loaded.problem, request.target)
     found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
     artifact = found if isinstance(found, Artifact) else None
-    view = reader.sass if language == "SASS" else reader.assembly
+    code = None
+    if artifact is not None and language is not None:
+        is_sass = language == "SASS"
+        code = reader.sass(artifact) if is_sass else reader.assembly(verdict.config, artifact)
     inside = [v for v in report.verdicts if request.outside(v) is None]
     return Explained(
         report=report,
@@ -199,7 +199,7 @@ def explained(
         suggestions=suggestions(verdict, inside),
         comparison=comparison,
         reading=None if artifact is None else reader_for(request.target).reading(artifact),
-        code=None if artifact is None else view(request.chosen, artifact),
+        code=code,
         guesses=() if artifact is None else reader.guesses(verdict.config, artifact),
         why=None if artifact is None else reader.why(verdict, artifact, inside),
         searched=not request.alone,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -18,7 +17,7 @@ from asmtune.base.json_codec import parse_json
 from asmtune.base.limited_read import read_limited
 from asmtune.base.settings import Settings
 from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
-from asmtune.cli.output import Json, check_destinations, is_stdout, print_line, write_result
+from asmtune.cli.output import check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import PruneReport
@@ -92,7 +91,6 @@ def export(
         bool, typer.Option("--shipped", help="Also what comes with asmtune and is not stored.")
     ] = False,
     where: Where = None,
-    as_json: Json = False,
 ) -> None:
     """Write tuned configs for another store, or for programs without asmtune."""
     moe = form in _ENGINES
@@ -125,7 +123,7 @@ def export(
             _write_texts(files)
             written = [*files]
     places = ", ".join(map(str, written))
-    _print_count("exported", count, as_json, f"{count} records to {places}", err=is_stdout(to))
+    print_line(f"exported {count} records to {places}", err=is_stdout(to))
 
 
 def _check_options(
@@ -206,11 +204,6 @@ def _write_texts(files: Mapping[Path, str]) -> None:
             raise InputError(f"{path}: {error.strerror or error}; name another place") from error
 
 
-def _print_count(verb: str, count: int, as_json: bool, said: str, *, err: bool = False) -> None:
-    """Print how many a command has moved; to stderr where they went to stdout."""
-    print_line(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {said}", err=err)
-
-
 def import_configs(
     files: Annotated[
         list[Path],
@@ -230,7 +223,6 @@ def import_configs(
     ] = None,
     names: Map = None,
     where: Where = None,
-    as_json: Json = False,
 ) -> None:
     """Add records to the user's store, and configs of other programs as seeds.
 
@@ -246,7 +238,7 @@ def import_configs(
     hints = [f for f in files if as_seeds or f.name.startswith("E=") or is_report(f)]
     entries = [entry for file in hints for entry in _read_seeds(file, kernel, mapping)]
     whole = [file for file in files if file not in hints]
-    count, said = 0, []
+    said = []
     if whole:
         count = sum(_import_records(file, where) for file in whole)
         said.append(f"{count} records from {', '.join(map(str, whole))}")
@@ -254,8 +246,7 @@ def import_configs(
         seeds = SeedFolder(Settings.from_environment().seeds_dir).add(entries)
         kernels = len({entry.key.kernel for entry in entries})
         said.append(f"{seeds} seeds of {kernels} kernels")
-        count += seeds
-    _print_count("imported", count, as_json, " and ".join(said))
+    print_line(f"imported {' and '.join(said)}")
 
 
 def _import_records(file: Path, where: str | None) -> int:
