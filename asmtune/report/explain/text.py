@@ -258,7 +258,7 @@ def _resources(reading: ConfigReading) -> ReportTable:
     table.add_column("", left=True)
     for feature in FEATURES.values():
         if feature.group in ("resources", "occupancy"):
-            table.add_row(f"{feature.read(reading):g}", feature.meaning)
+            table.add_row(amount(feature.read(reading), feature.unit), feature.meaning)
     resources = reading.resources
     if isinstance(resources, AmdgpuResources):
         table.add_row(f"{resources.agprs}", "AGPRs among a thread's registers; the rest are VGPRs.")

@@ -57,7 +57,7 @@ export class Table {
     const widths = this.columns.map((name) => {
       const title = this.report.title(name);
       const lines = isNarrow ? broken(title).map((line) => line.trim().length) : [title.length];
-      let widest = HEADING * Math.max(...lines) + (isNarrow ? 0 : 1);
+      let widest = HEADING * Math.max(...lines) + (isNarrow ? 0 : 2);
       for (let row = 0; row < this.report.size; row += step) {
         widest = Math.max(widest, number(this.report.value(name, row)).length);
       }

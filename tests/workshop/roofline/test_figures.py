@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from asmtune.report.figures import DARK, GROUND, look, saved
 from asmtune.workshop.roofline import figure as roofline_figure
 from asmtune.workshop.roofline.document import chart_json
+from asmtune.workshop.roofline.figure_style import DARK, GROUND, look, saved
 from benchmarks import roofline as roofline_benchmark
 from benchmarks.kernels import document
 from benchmarks.kernels import figure as kernels_figure
