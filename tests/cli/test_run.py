@@ -12,20 +12,8 @@ from pathlib import Path
 import pytest
 
 from asmtune.cli.app import run
-from asmtune.cli.output import write_result
-from asmtune.cli.run import keys_met_table
-from asmtune.runtime.events import KeyResolved
 
 REPOSITORY = Path(__file__).parents[2]
-
-ASKS = """
-import inspect, triton
-from triton import autotune
-from triton.runtime.autotuner import Autotuner
-print(autotune is triton.autotune, "asmtune" in autotune.__code__.co_filename,
-      "asmtune" in Autotuner.run.__code__.co_filename,
-      "cache_results" in inspect.signature(triton.autotune).parameters)
-"""
 
 
 @dataclass(frozen=True)
@@ -68,12 +56,6 @@ def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
     assert asmtune_run(tmp_path, "--target", "mine.json", "tells.py").out == "Mine\n"
     refused = asmtune_run(tmp_path, "--target", "H2OO", "tells.py")
     assert (refused.code, "target 'H2OO' is unknown" in refused.err) == (2, True)
-
-
-def test_triton_is_patched_in_the_program(tmp_path: Path) -> None:
-    """A program's `triton.autotune`, and the class behind it, are asmtune's, with Triton's form."""
-    (tmp_path / "asks.py").write_text(ASKS)
-    assert asmtune_run(tmp_path, "asks.py").out == "True True True True\n"
 
 
 FORKS = """
@@ -247,15 +229,6 @@ def test_interpreted_launches_cannot_be_recorded(tmp_path: Path) -> None:
     assert ran.err.startswith("asmtune: nothing can be recorded in ")
     assert "TRITON_INTERPRET is set" in ran.err
     assert ran.err.count("\n") == 1
-
-
-def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    """One kernel has no line of sums; what was neither tuned nor stored was picked."""
-    met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "nearest", "tuned")]
-    write_result(keys_met_table(met))
-    text = capsys.readouterr().out
-    assert [cell.strip() for cell in text.splitlines()[-1].split("│")][-1] == "2"
-    assert "kernels" not in text
 
 
 @pytest.mark.parametrize(

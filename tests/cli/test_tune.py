@@ -20,7 +20,6 @@ from asmtune.core.space.space import Space
 from asmtune.measure.accuracy import Bound
 from asmtune.runtime.offline import tuning_queue
 from asmtune.runtime.recording.key_file import KeyFile, RecordedKey, add_keys
-from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from tests.command_lines import Commands
@@ -165,7 +164,7 @@ def test_what_a_decorator_says_of_foreign_writes_holds(
 
 
 def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Shapes of options and of a file come in order, and each once."""
+    """Shapes of options and of a file come in order, and each once; JSON has all of a result."""
     (commands.folder / "shapes.txt").write_text("n=64\nn=32\n")
     workshop.answers = [tuned] * 3
     ran = commands.run(
@@ -176,67 +175,45 @@ def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) 
     assert (document["format"], document["version"]) == ("asmtune-tuning", 1)
     assert [result["shape"] for result in document["results"]] == [{"n": 32}, {"n": 8}, {"n": 64}]
     assert document["results"][0] == {
-        "kernel": workshop.jobs[0].key.kernel,
-        "shape": {"n": 32},
-        "dtypes": {"x_ptr": "fp16"},
-        "device": "NVIDIA H200",
-        "outcome": "tuned",
-        "run": "20250304-050607-x-06be",
-        "winner": WINNER.to_dict(),
-        "median_us": 10.0,
+        "kernel": workshop.jobs[0].key.kernel, "shape": {"n": 32}, "dtypes": {"x_ptr": "fp16"},
+        "device": "NVIDIA H200", "outcome": "tuned", "run": "20250304-050607-x-06be",
+        "winner": WINNER.to_dict(), "median_us": 10.0, "remark": None, "error": None,
         "statistics": {"samples": 1, "p50_us": 10.0, "p90_us": 10.0, "p99_us": 10.0},
-        "remark": None,
-        "default_us": 20.0,
-        "speedup": 2.0,
-        "compiled": 4,
-        "timed": 3,
-        "seconds": 1.5,
-        "error": None,
-    }
+        "default_us": 20.0, "speedup": 2.0, "compiled": 4, "timed": 3, "seconds": 1.5,
+    }  # fmt: skip
 
 
-def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
+def test_options(
+    workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is asked for reaches the library; by default configs run in a process of their own."""
-    workshop.answers = [tuned] * 4
-    base = ("tune", "{}/doubled.py", "--shape", "n=8")
-    commands.run(*base)
-    options = workshop.options
-    assert options is not None
-    assert (options.effort.name, options.isolate, options.devices) == ("balanced", True, None)
-    assert (options.seed, options.force) == (0, False)
-    commands.run(
-        *base, "--effort", "quick", "--seconds", "2.5", "--compiles", "7",
-        "--no-isolate", "--seed", "3",
-        "--force", "--search-held-tiles", "--check", "bits",
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    workshop.answers = [tuned] * 5
+
+    def options(*given: str) -> TuneOptions:
+        commands.run("tune", "{}/doubled.py", "--shape", "n=8", *given)
+        assert workshop.options is not None
+        return workshop.options
+
+    usual = options()
+    assert (usual.effort.name, usual.isolate, usual.devices) == ("balanced", True, None)
+    assert (usual.seed, usual.force) == (0, False)
+    asked = options(
+        "--effort", "quick", "--seconds", "2.5", "--compiles", "7", "--no-isolate", "--seed", "3",
+        "--force", "--search-held-tiles", "--check", "bits", "--devices", "all",
     )  # fmt: skip
-    options = workshop.options
-    assert options is not None
-    effort = options.effort
-    assert effort.name == "quick"
-    limits = effort.limits
-    assert (limits.seconds, limits.compiles) == (2.5, 7)
-    assert (options.isolate, options.seed, options.force, options.search_held_tiles) == (
+    limits = asked.effort.limits
+    assert (asked.effort.name, limits.seconds, limits.compiles) == ("quick", 2.5, 7)
+    assert (asked.isolate, asked.seed, asked.force, asked.search_held_tiles) == (
         False,
         3,
         True,
         True,
     )
-    assert options.checks.bits_equal
-    commands.run(*base, "--check", "p99=3e-2, clip=0.03,nonfinite=1")
-    assert workshop.options is not None
-    assert workshop.options.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
-
-
-def test_devices(
-    workshop: FakeWorkshop, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GPUs are given by index or as all of them, and one that is not there is refused."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    workshop.answers = [tuned] * 2
-    for text, indices in (("all", (0, 1, 2, 3)), ("2, 0", (2, 0))):
-        commands.run("tune", "{}/doubled.py", "--shape", "n=8", "--devices", text)
-        assert workshop.options is not None
-        assert workshop.options.devices == indices
+    assert (asked.checks.bits_equal, asked.devices) == (True, (0, 1, 2, 3))
+    bounded = options("--check", "p99=3e-2, clip=0.03,nonfinite=1", "--devices", "2, 0")
+    assert bounded.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
+    assert bounded.devices == (2, 0)
     refused = commands.refused("tune", "{}/doubled.py", "--devices", "4")
     assert "--devices: no GPU 4: there are 4, from 0 on" in refused
 
@@ -311,31 +288,6 @@ def test_ctrl_c(workshop: FakeWorkshop, commands: Commands) -> None:
     ran = commands.run("tune", "{}/doubled.py")
     assert (ran.code, ran.out) == (130, "")
     assert "0 of 2 shapes are done" in ran.err
-
-
-def test_the_audience(workshop: FakeWorkshop, commands: Commands) -> None:
-    """What a run tells of itself does not reach stdout, nor stderr where that is no terminal."""
-
-    def watched(job: TuningRequest) -> TuningResult:
-        effort = {"name": "balanced"}
-        header = Header("doubled", job.key, None, "H200", effort, "model", 0, WINNER)
-        workshop.audience.begin(header)
-        workshop.audience.stage("sketch")
-        workshop.audience.end(Ending(WINNER, 1.0, 2.0, "all is timed", {}, 1, 1))
-        return tuned(job)
-
-    workshop.answers = [watched]
-    ran = commands.run("tune", "{}/doubled.py", "--shape", "n=8")
-    assert len(ran.err.splitlines()) == 1
-    assert ran.out.startswith("doubled")
-
-
-def test_no_gpu(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU one line says so, and what works without."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    line = commands.refused("tune", "{}/doubled.py", code=3)
-    assert "tune needs a CUDA GPU; this machine has none" in line
-    assert "prune-report" in line
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from asmtune.core.config import Config, varying
+from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.report.cells import changes
 from asmtune.report.runs import (
     MOST_ROWS,
     NOT_ENDED,
@@ -168,16 +167,6 @@ def test_why_it_ended(run: TracedRun, tmp_path: Path) -> None:
     assert seconds_by_stage(run) == ENDING.seconds
 
 
-def test_a_run_that_only_began(tmp_path: Path) -> None:
-    """A run killed at once is shown as far as it came."""
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.close()
-    text = shown(run_report(run_of(writer)))
-    assert text.startswith("doubled n=4096 fp16\n")
-    assert "effort=balanced strategy=model seed=7" in text
-    assert json.loads(run_json(run_of(writer)))["ending"] is None
-
-
 def test_control_codes(tmp_path: Path) -> None:
     """What a file says never reaches the terminal as control codes."""
     evil = "\x1b]0;title\x07\x1b[31m"
@@ -248,9 +237,3 @@ def test_the_list(tmp_path: Path) -> None:
     first, second = json.loads(runs_json(summaries))["runs"]
     assert first["ending"]["median_us"] == 10.0
     assert second["ending"] is None
-
-
-def test_an_axis_that_some_lack() -> None:
-    """An axis that only some configs have varies, though it has one value."""
-    assert varying([FAST, FAST.with_cap(128)]) == ["maxnreg"]
-    assert changes(FAST, FAST.with_cap(128)) == "maxnreg none -> 128"
