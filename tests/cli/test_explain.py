@@ -93,11 +93,6 @@ def _saved(loaded: LoadedKernel, **more: Any) -> TuneRecord:
     return record
 
 
-def first_block(text: str) -> str:
-    """Take the text before the tables."""
-    return text[: text.index("Resources")]
-
-
 def test_the_runner_up_stands_against_the_winner(commands: Commands) -> None:
     """The winner is held against rank 2, all others against rank 1."""
     (report,) = json.loads(commands.run("prune-report", "{}/doubled.py", "--format", "json").out)[
@@ -197,27 +192,22 @@ def test_code(language: str, opcode: str, commands: Commands, sums: tuple[str, .
     assert line.split()[0] == str(source)
 
 
-def test_code_without_debug_information(
+def test_code_that_cannot_be_had(
     commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The view says so; the loop is there all the same."""
-    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
-    ran = commands.run(*sums, "--config", "BLOCK=1024", "--code", "sass", "--alone")
-    assert "compiled without debug information" in ran.out
-    assert "Hottest loop in SASS: depth 1, " in ran.out
-
-
-def test_code_without_the_tool(
-    commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SASS that cannot be had is told in a line, and the rest is shown."""
+    """Lines without sources, and SASS without its tool, are told; the rest is shown."""
     from asmtune.triton_api import compiler
 
     def missing() -> str:
         raise RuntimeError("Cannot find nvdisasm")
 
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    asked = (*sums, "--config", "BLOCK=1024", "--code", "sass", "--alone")
+    ran = commands.run(*asked)
+    assert "compiled without debug information" in ran.out
+    assert "Hottest loop in SASS: depth 1, " in ran.out
     monkeypatch.setattr(compiler, "disassembler", missing)
-    ran = commands.run(*sums, "--alone", "--code", "sass")
+    ran = commands.run(*asked)
     assert ran.code == 0
     assert "its code cannot be shown: tool at sass: Cannot find nvdisasm; install" in ran.out
     assert "Resources" in ran.out
@@ -266,7 +256,7 @@ def test_a_guess_is_told(commands: Commands) -> None:
     line = 1 + RAGGED[: RAGGED.index("for start")].count("\n")
     guess = f"line {line}: a loop that cannot be evaluated (loaded from memory): 32 trips assumed"
     ran = commands.run(*asked, "--grid", "64", "--alone", "--code", "ptx")
-    assert f"\n  a guess: {guess}\n" in first_block(ran.out)
+    assert f"\n  a guess: {guess}\n" in ran.out
     assert "32 trips a program" in ran.out
     document = json.loads(commands.run(*asked, "--grid", "64", "--alone", "--format", "json").out)
     assert document["guesses"] == [guess]

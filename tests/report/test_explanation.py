@@ -103,19 +103,18 @@ def test_printed_terms_sum_to_the_printed_prediction(target: Target, settings: S
     """The table's microseconds are the headline's in all, and the largest is the limit it names."""
     problem = product_problem()
     report = judged(problem, [DEEP, FLAT, SPILLS, ROOMY], target, settings)
+    head = r"predicted ([\d.]+) us, limited by (\S+), which takes ([\d.]+) us of them"
     for config in (DEEP, FLAT, SPILLS, ROOMY):
         text = printed(gathered(problem, report, config, target, settings))
-        head = re.search(
-            r"predicted ([\d.]+) us, limited by (\S+), which takes ([\d.]+) us of them", text
+        found = re.search(head, text)
+        assert found is not None
+        table = map(
+            _cells, text[text.index("Predicted time") : text.index("Resources")].split("\n")
         )
-        assert head is not None
-        table = text[text.index("Predicted time") :]
-        rows = [_cells(line) for line in table.splitlines() if len(_cells(line)) == 4]
-        rows = rows[1 : next(i for i, row in enumerate(rows) if row[0] == "all") + 1]
-        *terms, total = [(row[0], float(row[2])) for row in rows]
-        assert total == ("all", float(head[1]))
-        assert sum(us for _, us in terms) == pytest.approx(total[1], abs=1e-6)
-        assert (head[2], float(head[3])) == terms[0] == max(terms, key=lambda term: term[1])
+        rows = {row[0]: float(row[2]) for row in table if len(row) == 4 and row[2] != "us"}
+        total = rows.pop("all")
+        assert total == float(found[1]) == pytest.approx(sum(rows.values()), abs=1e-6)
+        assert (found[2], float(found[3])) == max(rows.items(), key=lambda term: term[1])
 
 
 def test_a_config_that_does_not_compile(target: Target, settings: Settings) -> None:
@@ -178,7 +177,7 @@ def test_terms_are_the_difference_of_the_times(against: Explained) -> None:
 
 
 def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
-    """Times, shares, terms and causes in the text are those of the two configs' features."""
+    """Times, shares, terms, causes and resources in the text are those of the two configs."""
     comparison, text = against.comparison, printed(against)
     assert comparison is not None
     own, other = against.verdict, comparison.other
@@ -195,15 +194,9 @@ def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
         quantity = QUANTITIES[name]
         values = [amount(quantity.of(v.features), quantity.unit) for v in (own, other)]
         assert f"{quantity.words} {values[0]} against {values[1]}" in text
-
-
-def test_resources_that_differ_stand_side_by_side(against: Explained) -> None:
-    """Shared memory of both, which pipelining multiplies; nothing that is equal."""
-    text = printed(against)
     table = text[text.index("What differs") : text.index("Resources")]
     rows = {cells[0]: cells[1:] for cells in map(_cells, table.splitlines()) if len(cells) == 3}
-    assert against.comparison is not None
-    for pair in against.comparison.resources:
+    for pair in comparison.resources:
         assert rows[pair.meaning] == [amount(pair.own, pair.unit), amount(pair.other, pair.unit)]
         assert pair.own != pair.other
     assert "shared memory a program" in rows
@@ -231,19 +224,6 @@ def test_what_spills_is_told_to_spill_less(target: Target, settings: Settings) -
     assert f"maxnreg 96 -> none: L1 and the load-store units {l1} us {named}" in text
 
 
-def test_what_the_space_lacks_is_told_of_a_whole_space_alone(
-    target: Target, settings: Settings
-) -> None:
-    """That no config is predicted faster is said where all were judged, not of one by itself."""
-    problem = product_problem()
-    report = judged(problem, [FLAT], target, settings)
-    explained = gathered(problem, report, FLAT, target, settings)
-    none = "nothing to try: no config here is predicted to be faster"
-    assert not explained.suggestions
-    assert none in printed(explained)
-    assert none not in printed(replace(explained, searched=False))
-
-
 def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     """Both, or the one that is known."""
     comparison = against.comparison
@@ -254,14 +234,17 @@ def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     assert "measured 40.0 us for the other; this one was not timed" in printed(one)
 
 
-def test_against_what_was_not_compiled(target: Target, settings: Settings) -> None:
-    """There are no times, and the reason is said."""
+def test_what_is_not_known_is_told(target: Target, settings: Settings) -> None:
+    """A config that was not compiled has no times to compare, and no other to try, alone none."""
     problem = product_problem()
     report = judged(problem, [DEEP, NONE], target, settings)
     own, other = verdict_of(report, DEEP), verdict_of(report, NONE)
     explained = gathered(problem, report, DEEP, target, settings)
     explained = replace(explained, comparison=compared(own, other, "the one named", target))
     assert "no times to compare: the other was not compiled (kernel: " in printed(explained)
+    none = "nothing to try: no config here is predicted to be faster"
+    assert none in printed(explained)
+    assert none not in printed(replace(explained, searched=False))
 
 
 @pytest.mark.parametrize(

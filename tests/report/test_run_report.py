@@ -104,21 +104,10 @@ def test_the_timed(run: TracedRun) -> None:
     heading = next(line for line in lines if "samples" in line)
     first = dict(zip(heading, lines[lines.index(heading) + 2], strict=True))
     assert first == {
-        "": "winner 1",
-        "BLOCK": "256",
-        "num_warps": "4",
-        "us": "10.0",
-        "spread": "10.0%",
-        "p90 us": "10.0",
-        "p99 us": "10.0",
-        "RSD": "0.0%",
-        "samples": "12",
-        "pred us": "9.0",
-        "pred rank": "1",
-        "regs": "40",
-        "spills": "0",
-        "shared KiB": "2",
-    }
+        "": "winner 1", "BLOCK": "256", "num_warps": "4", "us": "10.0", "spread": "10.0%",
+        "p90 us": "10.0", "p99 us": "10.0", "RSD": "0.0%", "samples": "12", "pred us": "9.0",
+        "pred rank": "1", "regs": "40", "spills": "0", "shared KiB": "2",
+    }  # fmt: skip
     marks = [line[0] for line in lines[lines.index(heading) + 2 :][:3]]
     assert marks == ["winner 1", "default 2", "3"]
 
@@ -197,24 +186,11 @@ def test_run_json(run: TracedRun) -> None:
     assert document["run"] == run.run
     assert document["header"]["key"]["shape"] == {"n": 4096}
     assert document["timed"][0] == {
-        "config": FAST.to_dict(),
-        "median_us": 10.0,
-        "p20_us": 9.5,
-        "p80_us": 10.5,
-        "samples": 12,
-        "p50_us": 10.0,
-        "p90_us": 10.0,
-        "p99_us": 10.0,
-        "rsd": 0.0,
-        "predicted_us": 9.0,
-        "regs": 40,
-        "spills": 0,
-        "shared": 2048,
-        "mark": "winner",
-        "place": 1,
-        "rank": 1,
+        "config": FAST.to_dict(), "median_us": 10.0, "p20_us": 9.5, "p80_us": 10.5, "samples": 12,
+        "p50_us": 10.0, "p90_us": 10.0, "p99_us": 10.0, "rsd": 0.0, "predicted_us": 9.0,
+        "regs": 40, "spills": 0, "shared": 2048, "mark": "winner", "place": 1, "rank": 1,
         "spread": 0.1,
-    }
+    }  # fmt: skip
     assert [row["kind"] for row in document["failed"]] == ["wrong_output"]
     assert [row["config"] for row in document["refused"]] == [BROKEN.to_dict()]
     assert document["ending"]["winner"] == FAST.to_dict()

@@ -48,12 +48,13 @@ def classes_table(view: CodeView) -> ReportTable:
     headings = ("class", "in the text", "in the hot loop", "executed")
     table = plain_table(f"{view.language} instructions of a thread", headings)
     for count in view.classes:
-        row = (str(count.instructions), str(count.hot), number(count.executed, 0))
+        executed = "-" if count.executed is None else f"{count.executed:,.0f}"
+        row = (str(count.instructions), str(count.hot), executed)
         table.add_row(_word(count.kind), *row, style=STYLES[group_of(count.kind)])
     table.add_section()
     total = [sum(c.instructions for c in view.classes), sum(c.hot for c in view.classes)]
-    executed = [c.executed for c in view.classes if c.executed is not None]
-    table.add_row("all", *map(str, total), f"{sum(executed):,.0f}" if executed else "-")
+    known = [c.executed for c in view.classes if c.executed is not None]
+    table.add_row("all", *map(str, total), f"{sum(known):,.0f}" if known else "-")
     return table
 
 
