@@ -6,23 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from asmtune.cli.app import run
+from tests.command_lines import Commands, Ran
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """The result of a process."""
-
-    code: int
-    out: str
-    err: str
 
 
 def python(folder: Path, *arguments: str, **environment: str) -> Ran:
@@ -239,21 +229,10 @@ def test_interpreted_launches_cannot_be_recorded(tmp_path: Path) -> None:
         (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
         (("--bucket", "pow2", "absent.py"), "bucket 'pow2' is no rule: write pow2(M)"),
         (("--buckets", "absent.txt", "absent.py"), "rules of buckets absent.txt: No such file"),
-        (
-            ("--record", "absent/keys.json", "/dev/null"),
-            "--record absent/keys.json: no such folder",
-        ),
+        (("--record", "absent/keys.json", "x.py"), "--record absent/keys.json: no such folder"),
         ((), "Missing argument 'program'"),
     ],
 )
-def test_bad_input(
-    arguments: tuple[str, ...],
-    says: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input(arguments: tuple[str, ...], says: str, commands: Commands) -> None:
     """What cannot be run is refused in one line, with exit code 2."""
-    assert run(["run", *arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith(f"asmtune: {says}")
-    assert printed.err.count("\n") == 1
+    assert commands.refused("run", *arguments).startswith(f"asmtune: {says}")
