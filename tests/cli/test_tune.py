@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -112,17 +113,13 @@ def test_a_table(workshop: FakeWorkshop, commands: Commands) -> None:
     assert ran.code == 0, ran.err
     assert ran.out.startswith("doubled fp16 on NVIDIA H200\n")
     rows = [[cell.strip() for cell in line.split("│")] for line in ran.out.splitlines()]
-    values = ["256", "4", "3"]
-    tail = ["4", "3", "1.5", "20250304-050607-x-06be"]
-    assert ["n=4096", *values, "10.0", "20.0", "2.00", "10.0", "10.0", "-", "1", *tail] in rows
-    assert ["n=100", *values, "40.0", "80.0", "2.00", "40.0", "40.0", "-", "1", *tail] in rows
+    tail = ["-", "1", "4", "3", "1.5", "20250304-050607-x-06be"]
+    for n, us, default in ((4096, "10.0", "20.0"), (100, "40.0", "80.0")):
+        assert [f"n={n}", "256", "4", "3", us, default, "2.00", us, us, *tail] in rows
     mean = "2 problems: 2 tuned; 2.00 times as fast as the default, geometric mean of 2"
     assert mean in ran.out
-    first, second = ran.err.splitlines()
-    assert first.startswith(
-        "doubled n=4096: 10.0 us, 2.00 times as fast as the default; 4 compiled"
-    )
-    assert second.startswith("doubled n=100: 40.0 us")
+    told = "doubled n=4096: 10.0 us, 2.00 times as fast as the default; 4 compiled"
+    assert [line.startswith(told) for line in ran.err.splitlines()] == [True, False]
 
 
 def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
@@ -224,21 +221,17 @@ def test_known_before(workshop: FakeWorkshop, commands: Commands) -> None:
     ran = commands.run("tune", "{}/doubled.py")
     assert "doubled n=4096: 10.0 us, known before" in ran.err
     assert "2 problems: 1 tuned, 1 known" in ran.out
-    (row,) = [line for line in ran.out.splitlines() if line.strip().startswith("n=4096")]
-    assert row.endswith("known before")
-    assert "10.0 │       30.0 │     3.00" in row
+    assert re.search(r"n=4096 .*10\.0 │ +30\.0 │ +3\.00 .*known before\n", ran.out)
 
 
 def test_one_that_fails(workshop: FakeWorkshop, commands: Commands) -> None:
     """A shape that cannot be tuned stops no other; its error is shown, and the exit code is 1."""
-    workshop.answers = [failed, tuned]
+    workshop.answers = [failed, tuned, failed, failed]
     ran = commands.run("tune", "{}/doubled.py")
     assert ran.code == 1
     assert "doubled n=4096: failed: no config of doubled can run" in ran.err
     assert "n=4096: no config of doubled can run" in ran.out
     assert "2 problems: 1 tuned, 1 failed" in ran.out
-    none = FakeWorkshop([failed, failed])
-    workshop.answers, workshop.jobs = none.answers, none.jobs
     assert commands.run("tune", "{}/doubled.py").code == 1
 
 

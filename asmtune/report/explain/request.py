@@ -17,7 +17,6 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
-from asmtune.measure.checks.workspaces import workspaces_of
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.roofline import suggestions
@@ -227,10 +226,8 @@ def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) 
             # Guesses about this config are shown with its times; alone, the first config takes
             # the place of a default, which it need not be.
             hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
-            notes = [note for note in report.notes if not note.startswith(hidden)]
-            others = [v.config for v in report.verdicts[:_LOOKED_AT]]
-            notes += _workspaces(request, funnel, [*listed, *others])
-            return replace(report, notes=tuple(notes))
+            notes = tuple(note for note in report.notes if not note.startswith(hidden))
+            return replace(report, notes=notes)
         except (CompileError, ProblemError):
             if not request.alone:
                 raise
@@ -238,18 +235,3 @@ def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) 
             verdicts = tuple(funnel.judge(loaded.problem, listed))
             launch = (loaded.problem.name, shape, loaded.problem.dtypes)
             return PruneReport(*launch, request.target.name, scorer, verdicts, {}, versions())
-
-
-_LOOKED_AT: Final = 8
-"""Most other configs that the default is compared with, to find what depends on the config."""
-
-
-def _workspaces(request: ExplainRequest, funnel: Funnel, listed: Sequence[Config]) -> Iterable[str]:
-    """Describe the arguments that the config writes in other slots than the default does."""
-    loaded, chosen = request.loaded, request.chosen
-    default = loaded.space.first(**loaded.problem.shape)
-    others = [default] if chosen != default else listed
-    front = funnel.front(loaded.problem)
-    own = front.slots(chosen)
-    lines = (str(w) for other in others for w in workspaces_of(own, front.slots(other)).values())
-    return dict.fromkeys(lines)
