@@ -194,25 +194,15 @@ class Child:
                 f"process {self.pid}, whose GPU hangs, did not end {_REAP_S:g} s after "
                 "it was killed: look at nvidia-smi, and reset the GPU"
             ) from error
-        lines = self.log_lines(_LAST_BYTES)
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _LAST_BYTES))
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
         last_line = lines[-1].strip()[:_LINE_CHARACTERS] if lines else ""
         for pipe in (self._process.stdin, self._process.stdout, self._log):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         return ChildEnd(code if ended_itself else None, last_line)
-
-    def log_lines(self, last_bytes: int | None = None) -> list[str]:
-        """Return the lines it has written on stderr; none after `kill`.
-
-        Args:
-            last_bytes: read no more than this much of the log's end.
-        """
-        if self._log.closed:
-            return []
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(0 if last_bytes is None else max(0, size - last_bytes))
-        return self._log.read().decode(errors="replace").strip().splitlines()
 
 
 _RUN_MODULE: Final = """\
@@ -239,20 +229,16 @@ def import_like_parent(path: Sequence[str]) -> None:
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
 
 
-def die_with_parent(parent: int | None = None) -> None:
+def die_with_parent() -> None:
     """Kill this process, and its group if it leads one, when its parent ends, however it ends.
 
     A thread waits for that end. The signal that Linux can send then (PR_SET_PDEATHSIG) would reach
     this process alone and not what it has started; it also comes when the parent's thread ends.
-
-    Args:
-        parent: the parent's process id; by default the process at the other end of stdin.
     """
-    # A parent that ended before this line has hung up, or is not the parent any more.
+    # A parent that ended before this line has hung up at the other end of stdin.
     hung_up = select.poll()
-    if parent is None:
-        hung_up.register(0, 0)
-    known = os.getppid() if parent is None else parent
+    hung_up.register(0, 0)
+    known = os.getppid()
 
     def watch() -> None:
         if not hung_up.poll(0):

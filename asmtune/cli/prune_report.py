@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -157,7 +157,7 @@ def prune_report(
         _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
         reports = read_reports(Path(kernel))
         reports = with_timings(reports, measured_times(timings, reports, ()))
-        made = MadeReports(_by_launch(reports))
+        made, failed = _by_launch(reports), False
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
@@ -166,27 +166,14 @@ def prune_report(
         )
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
         choices |= {"caps": caps, "search_held_tiles": tiles}
-        made = _made(_grouped(arguments, target), choices, timings, stored)
+        made, failed = _made(_grouped(arguments, target), choices, timings, stored)
     write_result(_rendered(made, format), output)
-    listed = [report for reports in made.reports for report in reports]
+    listed = [report for reports in made for report in reports]
     problems = [finding for report in listed for finding in findings(report)] if check else []
     for finding in problems:
         print_line(f"asmtune: {finding}", err=True)
-    if problems or made.failed:
+    if problems or failed:
         raise typer.Exit(1)
-
-
-@dataclass
-class MadeReports:
-    """Reports that a command has made, or read.
-
-    Attributes:
-        reports: those of a launch, one a target, for each launch.
-        failed: whether a target has none.
-    """
-
-    reports: list[list[PruneReport]] = field(default_factory=list)
-    failed: bool = False
 
 
 def _by_launch(reports: Sequence[PruneReport]) -> list[list[PruneReport]]:
@@ -220,8 +207,8 @@ def _made(
     choices: Mapping[str, Any],
     timings: str | None,
     stored: str | None,
-) -> MadeReports:
-    """Make the reports of each launch.
+) -> tuple[list[list[PruneReport]], bool]:
+    """Make the reports of each launch, one a target; return also whether a target has none.
 
     Raises:
         InputError: timings or a record were named, and there are several launches.
@@ -229,7 +216,7 @@ def _made(
     if len(groups) > 1 and (timings or stored):
         names = ", ".join(next(iter(group.values())).problem.name for group in groups)
         raise InputError(f"--timings and --stored are for one launch; name a --kernel of {names}")
-    made = MadeReports()
+    made, failed = [], False
     for group in groups:
         loaded = next(iter(group.values()))
         measured = measured_times(timings, loaded, [*group])
@@ -239,9 +226,9 @@ def _made(
             replace(report, notes=(*report.notes, *stored_notes, *group[name].notes))
             for name, report in reports.items()
         ]
-        made.reports.append(with_timings(noted, measured))
-        made.failed |= len(reports) < len(group)
-    return made
+        made.append(with_timings(noted, measured))
+        failed |= len(reports) < len(group)
+    return made, failed
 
 
 def _refuse_options(context: typer.Context, allowed: Sequence[str], report: str) -> None:
@@ -329,7 +316,7 @@ def findings(report: PruneReport) -> Iterable[str]:
             yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 
 
-def _rendered(made: MadeReports, form: ReportFormat) -> object:
+def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
     """Render the reports of all launches.
 
     Raises:
@@ -339,14 +326,14 @@ def _rendered(made: MadeReports, form: ReportFormat) -> object:
     from asmtune.report.explorer.page import report_html
     from asmtune.report.tables import prune_table
 
-    every = [report for reports in made.reports for report in reports]
+    every = [report for reports in made for report in reports]
     if form is ReportFormat.JSON:
         return report_json(every)
     if form is ReportFormat.CSV:
         return report_csv(every).rstrip("\n")
     if form is ReportFormat.TEXT:
-        return Group(*map(prune_table, made.reports))
-    if len(made.reports) > 1:
+        return Group(*map(prune_table, made))
+    if len(made) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))
         raise InputError(f"--format {form.value} is of one launch; name a --kernel of {names}")
     if form in (ReportFormat.TRITON, ReportFormat.PYTHON):

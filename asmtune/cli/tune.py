@@ -23,68 +23,48 @@ from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
     from asmtune.runtime.offline.tuning_queue import TuningGpu
-    from asmtune.tuning.options import Choices, Effort, TuneOptions
+    from asmtune.tuning.options import TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
-@dataclass(frozen=True)
-class TuneRequest:
-    """The options of the same names, as they were given."""
+def _options(choices: dict[str, Any], seconds: float | None, compiles: int | None) -> TuneOptions:
+    """Convert the options to those of the library; a check may be limits of errors.
 
-    effort: str = "balanced"
-    devices: Sequence[str] = ()
-    seconds: float | None = None
-    compiles: int | None = None
-    check: str = "close"
+    Raises:
+        InputError: an effort or a check is unknown.
+    """
+    from asmtune.measure.accuracy import Bound
+    from asmtune.tuning.options import TuneOptions
 
-    def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
-        """Convert the options to those of the library.
+    if "=" in choices["check"]:
+        choices["check"] = Bound.parse(choices["check"])
+    options = TuneOptions.of(choices)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {"seconds": seconds, "compiles": compiles}
+    limits = {name: value for name, value in asked.items() if value is not None}
+    effort = replace(options.effort, limits=replace(options.effort.limits, **limits))
+    return replace(options, effort=effort)
 
-        Raises:
-            InputError: an effort or a GPU is unknown, or a number of seconds
-                is not above 0.
-        """
-        from asmtune.measure.accuracy import Bound
-        from asmtune.tuning.options import TuneOptions
 
-        if self.seconds is not None and not 0 < self.seconds < math.inf:
-            raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
-        flags: Choices = {
-            "isolate": isolate,
-            "seed": seed,
-            "force": force,
-            "search_held_tiles": tiles,
-        }
-        check: Any = Bound.parse(self.check) if "=" in self.check else self.check
-        flags |= {"check": check}
-        options = TuneOptions.of({"effort": self.effort, **flags})
-        effort = self._limited(options.effort)
-        return replace(options, effort=effort, devices=self._devices())
+def _devices(given: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the indices of the GPUs that are named; None for the usual one.
 
-    def _limited(self, effort: Effort) -> Effort:
-        limits = effort.limits
-        limits = replace(
-            limits,
-            seconds=limits.seconds if self.seconds is None else self.seconds,
-            compiles=limits.compiles if self.compiles is None else self.compiles,
-        )
-        return replace(effort, limits=limits)
+    Raises:
+        InputError: there is no such GPU, or one is named twice.
+    """
+    if not given:
+        return None
+    import torch
 
-    def _devices(self) -> tuple[int, ...] | None:
-        if not self.devices:
-            return None
-        import torch
-
-        count, given = torch.cuda.device_count(), ",".join(self.devices)
-        devices: list[int] = []
-        for part in (name.strip() for name in given.split(",")):
-            devices += range(count) if part == "all" else [_index(part, given)]
-        if len(set(devices)) != len(devices):
-            raise InputError(f"--devices: {given!r} names a GPU twice")
-        missing = [index for index in devices if index >= count]
-        if missing and count:
-            raise InputError(f"--devices: no GPU {missing[0]}: there are {count}, from 0 on")
-        return tuple(devices) or None
+    count, text = torch.cuda.device_count(), ",".join(given)
+    devices: list[int] = []
+    for part in (name.strip() for name in text.split(",")):
+        devices += range(count) if part == "all" else [_index(part, text)]
+    if len(set(devices)) != len(devices):
+        raise InputError(f"--devices: {text!r} names a GPU twice")
+    missing = [index for index in devices if index >= count]
+    if missing and count:
+        raise InputError(f"--devices: no GPU {missing[0]}: there are {count}, from 0 on")
+    return tuple(devices) or None
 
 
 def _index(text: str, given: str) -> int:
@@ -158,8 +138,11 @@ def tune(
         _check_alone(given | {"--search-held-tiles": tiles})
     check_inputs([*shape, *([] if shapes is None else [shapes])], dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, devices, seconds, compiles, check)
-    options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"--seconds: {seconds:g} is no number above 0")
+    choices: dict[str, Any] = {"effort": effort, "isolate": isolate, "seed": seed, "force": force}
+    choices |= {"check": check, "search_held_tiles": tiles, "devices": _devices(devices)}
+    options = _options(choices, seconds, compiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
     else:
