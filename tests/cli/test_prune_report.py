@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -262,41 +263,28 @@ def test_help(commands: Commands) -> None:
     assert "prune-report" in bare.err
 
 
-def asmtune(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
-    """A real command in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "asmtune", *arguments],
-        stdout=subprocess.PIPE,
-        **options,  # type: ignore[call-overload]
-    )
-
-
 @pytest.mark.slow
 def test_progress_on_a_terminal(commands: Commands) -> None:
     """On a terminal the progress is on stderr, with a rate and an estimate, and stdout is clean."""
     reader, writer = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     env["ASMTUNE_CACHE_DIR"] = str(commands.folder / "cache")
-    path = str(commands.folder / "doubled.py")
-    process = asmtune("prune-report", path, "--format", "csv", stderr=writer, env=env)
+    command = [sys.executable, "-m", "asmtune", "prune-report", "--format", "csv"]
+    process = subprocess.Popen(
+        [*command, str(commands.folder / "doubled.py")],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        env=env,
+    )
     os.close(writer)
     shown = b""
-    while True:
-        try:
-            chunk = os.read(reader, 4096)
-        except OSError:  # the other side has hung up
-            break
-        if not chunk:
-            break
-        shown += chunk
-    assert process.stdout is not None
-    out = process.stdout.read()
+    with suppress(OSError):  # the other side has hung up
+        while chunk := os.read(reader, 4096):
+            shown += chunk
     os.close(reader)
-    assert process.wait(60) == 0
-    assert b"compile" in shown
-    assert b"/4" in shown
-    assert b"/s" in shown
-    assert b":" in shown
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert all(part in shown for part in (b"compile", b"/4", b"/s", b":"))
     assert out.startswith(b"target,")
     assert b"\x1b" not in out
 

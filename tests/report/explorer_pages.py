@@ -15,9 +15,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
@@ -34,41 +32,14 @@ AXES = {
 }  # fmt: skip
 
 
-def made(
-    problem: Problem, space: Space, settings: Settings, targets: tuple[str, ...] = ("H200",)
-) -> tuple[PruneReport, ...]:
-    """Reports of a space, one a target, of which two are kept, near ties and the default."""
+def matmul(settings: Settings, targets: tuple[str, ...]) -> tuple[PruneReport, ...]:
+    """Reports of a small space of the fp16 GEMM: two are kept, near ties and the default."""
+    module = load_kernel_module("tiled_matmul")
+    problem = module.problem({"M": 1024, "N": 1024, "K": 512}, "fp16", "meta")
+    space, scorer = module.space().replace(**AXES), make_scorer("roofline")
     return tuple(
-        Funnel(
-            load_target(name), make_scorer("roofline"), settings, Keep.of("2"), caps=False
-        ).prune(problem, space)
+        Funnel(load_target(name), scorer, settings, Keep.of("2"), caps=False).prune(problem, space)
         for name in targets
-    )
-
-
-def matmul(settings: Settings, targets: tuple[str, ...] = ("H200",)) -> tuple[PruneReport, ...]:
-    """A small space of the fp16 GEMM."""
-    module = load_kernel_module("tiled_matmul")
-    problem = module.problem({"M": 1024, "N": 1024, "K": 512}, "fp16", "meta")
-    return made(problem, module.space().replace(**AXES), settings, targets)
-
-
-def of_module(path: Path, settings: Settings) -> tuple[PruneReport, ...]:
-    """A kernel module's own space on its first shape."""
-    module = load_kernel_module(str(path))
-    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
-    return made(problem, module.space(), settings)
-
-
-def failures_only(settings: Settings) -> PruneReport:
-    """The verdicts of a space of which the rules drop every config."""
-    module = load_kernel_module("tiled_matmul")
-    problem = module.problem({"M": 1024, "N": 1024, "K": 512}, "fp16", "meta")
-    space = module.space().replace(**{**AXES, "num_warps": (64,)})
-    funnel = Funnel(load_target("H200"), make_scorer("roofline"), settings)
-    verdicts = funnel.judge(problem, list(space.configs(**problem.shape)))
-    return PruneReport(
-        problem.name, problem.shape, problem.dtypes, "H200", "roofline", tuple(verdicts), {}, {}
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from explorer_pages import Opener, failures_only, needs_browser, of_module, repeated
+from explorer_pages import Opener, needs_browser, repeated
+from test_documents import report
 
-from asmtune.base.settings import Settings
+from asmtune.core.config import Config
 from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.documents import triton_config
@@ -185,13 +187,15 @@ def test_many_rows(gemm: Reports, tmp_path: Path, opened: Opener) -> None:
     assert here.page.locator("#grid-body [role=row]").count() < 80
 
 
-def test_failures_only(settings: Settings, tmp_path: Path, opened: Opener) -> None:
-    """A report in which nothing runs has its reasons."""
+def test_failures_only(tmp_path: Path, opened: Opener) -> None:
+    """A report in which nothing runs has its reasons, and the compiler's message."""
     path = tmp_path / "failures.html"
-    path.write_text(report_html([failures_only(settings)]), encoding="utf-8")
+    path.write_text(report_html([replace(report(), verdicts=report().verdicts[2:])]))
     here = opened(path)
-    assert here.shown() == "4 of 4 configs"
-    assert set(here.column("verdict")) == {"rules: threads"}
+    assert here.shown() == "2 of 2 configs"
+    assert set(here.column("verdict")) == {"compile: kernel", "rules: threads"}
+    assert here.page.inner_text("#config-failure") == "first\nsecond"
+    here.page.click("#row-1")
     assert "2048 threads" in here.page.inner_text("#config-reasons")
     assert here.page.locator("#config-terms tr").count() == 0
 
@@ -264,38 +268,17 @@ def test_the_config_in_focus(gemm: Reports, gemm_page: Path, opened: Opener) -> 
     assert here.page.inner_text("#config-title") == str(second.config)
 
 
-HOSTILE = """
-import torch, triton, triton.language as tl
-from asmtune.core.problem import Problem
-from asmtune.core.space.space import Space
-
-@triton.jit
-def kernel(x_ptr, n, BLOCK: tl.constexpr, TAG: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
-
-def space():
-    tags = ("</script><b>", "<img src=x onerror=alert(1)>", '"q"')
-    return Space({"BLOCK": (128,), "TAG": tags})
-
-SHAPES = ({"n": 4096},)
-DTYPES = ("fp16",)
-
-def problem(shape, dtype, device):
-    x = torch.empty(shape["n"], dtype=torch.float16, device=device)
-    grid = lambda values: (triton.cdiv(shape["n"], values["BLOCK"]),)
-    return Problem(kernel, {"x_ptr": x, "n": shape["n"]}, grid, shape, "<b>twice</b></title>")
-"""
-
-
-def test_names_that_need_escaping(settings: Settings, tmp_path: Path, opened: Opener) -> None:
+def test_names_that_need_escaping(tmp_path: Path, opened: Opener) -> None:
     """Names that look like markup are shown as they are, and run nothing."""
-    (tmp_path / "hostile.py").write_text(HOSTILE)
+    tags = ("</script><b>", "<img src=x onerror=alert(1)>", '"q"', "@report@")
+    made = replace(report(), kernel="<b>twice</b></title>")
+    verdicts = zip(made.verdicts, tags, strict=True)
+    changed = tuple(replace(one, config=Config({"TAG": tag})) for one, tag in verdicts)
     path = tmp_path / "hostile.html"
-    path.write_text(report_html(of_module(tmp_path / "hostile.py", settings)), encoding="utf-8")
+    path.write_text(report_html([replace(made, verdicts=changed)]), encoding="utf-8")
     here = opened(path)
     assert here.page.title() == "<b>twice</b></title> on H200: asmtune prune report"
     assert here.page.inner_text("h1") == "<b>twice</b></title>"
-    assert set(here.column("TAG")) == {"</script><b>", "<img src=x onerror=alert(1)>", '"q"'}
+    assert set(here.column("TAG")) == set(tags)
     assert here.page.locator("main img, main b").count() == 0
     assert here.violations() == []
