@@ -109,7 +109,8 @@ def commands(folder: Path, count: int) -> Iterator[dict[str, Any]]:
     """Time the commands of `asmtune cache` on a store with a number of records."""
     interchange.write(folder / "in.json", map(record, range(count)), samples=True)
     for words in (
-        ["import", "in.json"], ["cache", "ls"], ["cache", "ls", "--json"], ["cache", "verify"],
+        ["import", "in.json"], ["cache", "ls"], ["cache", "ls", "--format", "json"],
+        ["cache", "verify"],
         ["export", "out.json"], ["cache", "clear", "--yes"],
     ):  # fmt: skip
         command = [sys.executable, "-c", _CHILD, *words, "--store", "store.sqlite"]

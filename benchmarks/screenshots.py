@@ -2,9 +2,8 @@
 
     python -m benchmarks.screenshots [--folder docs/images]
 
-Needs Chromium (`apt-get install chromium fonts-dejavu-core`) and no GPU. The report is of the int8
-GEMM for an H200, compiled here (some two minutes on 2 cores with empty caches), beside the times in
-results/h200_families.json.gz.
+Needs Chromium and no GPU. The report is of the int8 GEMM for an H200, compiled here (some two
+minutes on 2 cores with empty caches), beside the times in results/h200_families.json.gz.
 """
 
 from __future__ import annotations
@@ -15,9 +14,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from asmtune.cli.app import run
+from asmtune.base.settings import Settings
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_kernel_module
+from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.keep import Keep
+from asmtune.predict.score.scorers import make_scorer
+from asmtune.report.explorer.page import report_html
+from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
 from benchmarks.harness import RESULTS
 
 if TYPE_CHECKING:
@@ -25,18 +31,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 KERNEL = ROOT / "benchmarks" / "corpus" / "families" / "matmul_int8.py"
-SHAPE = "M=4096,N=4096,K=4096"
+SHAPE = {"M": 4096, "N": 4096, "K": 4096}
 TIMINGS = RESULTS / "h200_families.json.gz"
 SIZES = {"desktop": {"width": 1320, "height": 820}, "phone": {"width": 390, "height": 844}}
 MOST_BYTES = 400_000
-
-
-def report(path: Path) -> None:
-    """Write the report as a page."""
-    words = ["prune-report", str(KERNEL), "--shape", SHAPE, "--dtype", "i8", "--target", "H200"]
-    words += ["--scorer", "roofline", "--timings", str(TIMINGS), "--format", "html"]
-    if run([*words, "-o", str(path)]):
-        raise SystemExit("no report, no pictures")
 
 
 @contextmanager
@@ -53,59 +51,46 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def table(page: Page) -> None:
-    """Show the table with the third row in focus, where it is in sight."""
-    if (page.viewport_size or {"width": 0})["width"] > 900:
+def page_text() -> str:
+    """Make the report that `asmtune prune-report` makes on an H200, and render it as a page."""
+    module, target = load_kernel_module(str(KERNEL)), load_target("H200")
+    settings = Settings.from_environment()
+    problem = module.problem(SHAPE, "i8", "meta")
+    funnel = Funnel(target, make_scorer("roofline"), settings, Keep.default("roofline"))
+    report = funnel.prune(problem, module.space())
+    timings = read_timings(str(TIMINGS), RESULTS)
+    timings.check([LaunchKey(report.kernel, report.shape, report.dtypes, report.target)])
+    return report_html(with_timings([report], timings))
+
+
+def opened(browser: Browser, path: Path, **options: Any) -> Page:
+    """Open a page in a window of its own, with the third row in focus where the table is in sight.
+
+    It is returned once it shows its report.
+    """
+    page = browser.new_context(**options).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]", state="attached")
+    if options["viewport"]["width"] > 900:
         page.focus("#grid")
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowDown")
-
-
-def code(page: Page) -> None:
-    """Show the code of the first config, with a product's source line selected."""
-    page.wait_for_selector(".pane-sass .line")
-    page.locator(".pane-source .line.hot", has_text="tl.dot").first.click(
-        position={"x": 120, "y": 8}
-    )
-    page.mouse.move(0, 0)
-
-
-def compare(page: Page) -> None:
-    """Show the first two configs beside each other, at their first difference."""
-    page.wait_for_selector("#diff .pair")
-    page.mouse.move(0, 0)
-
-
-VIEWS = {
-    "": ("#", table),
-    "code-": ("#view=code&id=0.0", code),
-    "compare-": ("#view=compare&picked=0.0,0.2", compare),
-}
-SHOWN = (
-    ("", "light", "desktop"),
-    ("", "light", "phone"),
-    ("code-", "dark", "desktop"),
-    ("code-", "light", "phone"),
-    ("compare-", "light", "desktop"),
-    ("compare-", "dark", "phone"),
-)
-"""View, theme and size of each picture that a page has."""
+    return page
 
 
 def shoot(browser: Browser, path: Path, folder: Path) -> None:
-    """Capture the pictures, as `explorer-VIEW-THEME-SIZE.png`."""
-    for name, theme, size in SHOWN:
-        view, arrange = VIEWS[name]
-        page = browser.new_context(color_scheme=theme, viewport=SIZES[size]).new_page()
-        page.goto(path.as_uri() + view)
-        page.wait_for_selector("html[data-ready]", state="attached")
-        arrange(page)
-        page.wait_for_timeout(400)
-        target = folder / f"explorer-{name}{theme}-{size}.png"
-        page.screenshot(path=target)
-        page.context.close()
-        if target.stat().st_size > MOST_BYTES:
-            raise SystemExit(f"{target}: {target.stat().st_size:,} bytes, at most {MOST_BYTES:,}")
+    """Capture the page in both themes and sizes, as `explorer-THEME-SIZE.png`."""
+    for theme in ("light", "dark"):
+        for size, viewport in SIZES.items():
+            page = opened(browser, path, color_scheme=theme, viewport=viewport)
+            page.wait_for_timeout(400)
+            target = folder / f"explorer-{theme}-{size}.png"
+            page.screenshot(path=target)
+            page.context.close()
+            if target.stat().st_size > MOST_BYTES:
+                raise SystemExit(
+                    f"{target}: {target.stat().st_size:,} bytes, at most {MOST_BYTES:,}"
+                )
 
 
 def main() -> None:
@@ -116,7 +101,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "report.html"
-        report(path)
+        path.write_text(page_text(), encoding="utf-8")
         shoot(browser, path, options.folder)
 
 

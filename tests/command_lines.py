@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import re
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +71,19 @@ def problem(shape, dtype, device):
 
 GOOD = "tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)"
 BAD = "tl.store(x_ptr + at, missing_name * 2, mask=at < n)"
+
+
+def unpacked(text: str) -> Any:
+    """Reverse `packed` of the page."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
+
+
+def page_report(text: str) -> dict[str, Any]:
+    """Read the reports that a page holds."""
+    match = re.search(r'<script type="application/json" id="report">([^<]*)</script>', text)
+    assert match is not None
+    found: dict[str, Any] = unpacked(match[1])
+    return found
 
 
 @dataclass(frozen=True)

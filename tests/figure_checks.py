@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 
-from asmtune.report.figures import DARK, GROUND
+from asmtune.workshop.roofline.figure_style import DARK, GROUND
 
 COLUMN = 740
 """Pixels of a browser across the docs' column."""

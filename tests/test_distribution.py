@@ -176,7 +176,7 @@ def test_a_wheel_prunes(installed: Path, tmp_path: Path) -> None:
     program = f"from asmtune.cli import main; from asmtune.cli.app import run; run({html}); main()"
     start = [str(installed / "python"), "-c", program]
     assert "Kept, best first" in ran([*start, *command], tmp_path)
-    assert "uPlot" in (tmp_path / "page.html").read_text()
+    assert '<p id="answer">' in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.slow
@@ -194,9 +194,8 @@ def test_a_wheel_has_all_files(wheel: Path) -> None:
         path = f"{moved.get(top, top)}/{rest}"
         if (ROOT / file).is_file() and not file.endswith(".md"):
             assert path in names, f"{file} is not in the wheel"
-    for name in ("LICENSE", "uPlot.LICENSE", "diff.LICENSE"):
-        assert any(found.endswith(f"/{name}") and "dist-info" in found for found in names)
-    assert "License-Expression: MIT AND BSD-3-Clause" in text
+    assert any(found.endswith("/LICENSE") and "dist-info" in found for found in names)
+    assert "License-Expression: MIT" in text
     assert "Author: the asmtune developers" in text
     assert "Description-Content-Type: text/markdown" in text
     assert re.search(r"^Keywords: .*triton", text, re.MULTILINE)

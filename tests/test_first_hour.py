@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import triton.language as tl
 import typer
 
 import asmtune
-from asmtune.cli.app import app, run
+from asmtune.cli.app import EXAMPLES, app, run
 from asmtune.runtime.decorator import asm_autotune
 
 REPOSITORY = Path(__file__).parents[1]
@@ -55,13 +56,43 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every command has its help under both names."""
+    """Every command has its help under both names, with two examples that it takes."""
     for words in ((), *commands()):
         for option in ("-h", "--help"):
             assert run([*words, option]) == 0
             printed = capsys.readouterr()
             assert " ".join(("Usage: asmtune", *words)) in printed.out
             assert printed.err == "", words
+            assert printed.out.count("\n    asmtune ") == (2 if words else 0), words
+    group = typer.main.get_command(app)
+    for name, lines in EXAMPLES.items():
+        for line in lines:
+            assert line.startswith(name.split()[0])
+            command, given = group, shlex.split(line)
+            while given and given[0] in getattr(command, "commands", ()):
+                command = command.commands[given.pop(0)]  # type: ignore[attr-defined]
+            command.make_context("asmtune", given, resilient_parsing=False)
+
+
+REFUSED = (
+    ("prune-report", "nosuch"),
+    ("prune-report", "softmax", "--axis", "BLOCK"),
+    ("prune-report", "softmax", "--scorer", "nosuch"),
+    ("explain", "softmax", "--code", "llvm"),
+    ("tune", "softmax", "--effort", "hard"),
+    ("cache", "show", "zz"),
+)
+
+
+def test_arguments_are_refused_at_once() -> None:
+    """No error of an argument waits for PyTorch, or for what reads assembly."""
+    code = (
+        "import sys; from asmtune.cli.app import run\n"
+        f"for words in {REFUSED!r}: assert run(words) == 2, words\n"
+        "print({'torch', 'triton', 'asmtune.predict.prune.flow'} & sys.modules.keys())"
+    )
+    done = fresh("-c", code)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_help_of_a_program_is_its_own(tmp_path: Path) -> None:

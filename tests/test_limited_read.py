@@ -45,12 +45,15 @@ READERS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_device_without_an_end(name: str, tmp_path: Path) -> None:
-    """Every reader of a user's file refuses what is not a file, in one line that names it."""
-    path = tmp_path / name
+    """Every reader of a user's file refuses what is not a file, and waits for no named pipe."""
+    (tmp_path / "device").mkdir()
+    path, pipe = tmp_path / "device" / name, tmp_path / name
     path.symlink_to("/dev/zero")
-    with pytest.raises(InputError, match=f"{name}.*not a regular file") as caught:
-        READERS[name](path)
-    assert "\n" not in str(caught.value)
+    os.mkfifo(pipe)
+    for one in (path, pipe):
+        with pytest.raises(InputError, match=f"{name}.*not a regular file") as caught:
+            READERS[name](one)
+        assert "\n" not in str(caught.value)
 
 
 def test_a_file_of_the_limit(tmp_path: Path) -> None:
@@ -63,14 +66,6 @@ def test_a_file_of_the_limit(tmp_path: Path) -> None:
     assert Path("/proc/self/status").stat().st_size == 0
     with pytest.raises(OSError, match="and at most 16 are read"):
         read_limited(Path("/proc/self/status"), 16)
-
-
-def test_a_pipe_without_a_writer(tmp_path: Path) -> None:
-    """A named pipe is not waited for."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(OSError, match="not a regular file"):
-        read_limited(pipe)
 
 
 def test_standard_input_by_its_device() -> None:

@@ -349,7 +349,7 @@ def commands_here(
 
 def test_the_gpu_here_is_shown(commands_here: Commands) -> None:
     """Its derived descriptor is JSON that reads back, with what the driver tells."""
-    shown = parse_target(commands_here.run("targets", "show", "--json").out, "here.json")
+    shown = parse_target(commands_here.run("targets", "show", "--format", "json").out, "here.json")
     assert (shown.name, shown.sms) == ("NVIDIA A30", 56)
     assert shown.figure("sms").kind == "driver"
 

@@ -186,16 +186,14 @@ def test_several_kernels_are_listed(tmp_path: Path) -> None:
     assert all(is_kernel(load_function(f"{path}:{name}")) for name in ("scaled", "tuned", "plain"))
 
 
-@pytest.mark.parametrize("name", ["Class", "number", "builtin", "dotted", "shortest"])
-def test_names_that_are_no_kernel(tmp_path: Path, name: str) -> None:
+def test_names_that_are_no_kernel(tmp_path: Path) -> None:
     """A class, a number, a builtin, a module or a lambda is refused in a line."""
-    text = (
-        "import os as dotted\nclass Class: pass\nnumber, builtin = 3, len\nshortest = lambda x: x\n"
-    )
+    text = "import os as dotted\nclass Class: pass\nnumber, builtin = 3, len\nshort = lambda x: x\n"
     path = write(tmp_path, "others.py", text)
-    with pytest.raises(ProblemError) as raised:
-        load_function(f"{path}:{name}")
-    assert "\n" not in str(raised.value)
+    for name in ("Class", "number", "builtin", "dotted", "short"):
+        with pytest.raises(ProblemError) as raised:
+            load_function(f"{path}:{name}")
+        assert "\n" not in str(raised.value)
 
 
 # what a file prints
@@ -312,31 +310,24 @@ def test_a_function_that_exits(tmp_path: Path) -> None:
     ],
 )
 def test_endless_imports(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import that does not end is ended at the limit, which the line names."""
-    write(tmp_path, "loops.py", "while True: pass\n")
+    """An import that does not end is ended at the limit, which the line names.
+
+    So it is in other threads, where no signal comes.
+    """
     monkeypatch.setenv("ASMTUNE_IMPORT_TIMEOUT_S", "0.2")
-    start = time.monotonic()
-    line = refusal(write(tmp_path, "endless.py", source + "\n"))
-    assert "still being imported after 0.2 s, which is the limit ASMTUNE_IMPORT_TIMEOUT_S" in line
-    assert "endless.py" in line
-    assert ", line " in line
+    path = write(tmp_path, "endless.py", source + "\n")
+    start, lines = time.monotonic(), [refusal(path)]
+    if source.startswith("while"):
+        thread = threading.Thread(target=lambda: lines.append(refusal(path)), daemon=True)
+        thread.start()
+        thread.join(60)
+        assert len(lines) == 2
+    told = "still being imported after 0.2 s, which is the limit ASMTUNE_IMPORT_TIMEOUT_S"
+    for line in lines:
+        assert told in line
+        assert "endless.py" in line
+        assert ", line " in line
     assert time.monotonic() - start < 60
-
-
-def test_endless_import_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit holds in other threads as well, where no signal comes."""
-    monkeypatch.setenv("ASMTUNE_IMPORT_TIMEOUT_S", "0.2")
-    path, lines = write(tmp_path, "endless.py", "while True: pass\n"), []
-
-    def load() -> None:
-        with pytest.raises(ProblemError) as raised:
-            load_kernel_module(str(path))
-        lines.append(str(raised.value))
-
-    thread = threading.Thread(target=load, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert "ASMTUNE_IMPORT_TIMEOUT_S" in lines[0]
 
 
 def test_main_guards_and_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,7 +368,6 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         (b"x = '\xff\xfe'\n", "utf-8"),
         (b"# coding: nonsense\n", "unknown encoding: nonsense"),
-        (b"x = 1\0\n", "null byte"),
         (b"", "defines no 'kernel'"),
     ],
 )
@@ -385,6 +375,4 @@ def test_files_that_are_no_text(tmp_path: Path, content: bytes, says: str) -> No
     """A file that is no UTF-8, or no text, is told so."""
     path = tmp_path / "bytes.py"
     path.write_bytes(content)
-    line = refusal(path)
-    assert "bytes" in line
-    assert says in line
+    assert re.search(f"bytes.*{says}", refusal(path))

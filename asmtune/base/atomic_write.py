@@ -68,10 +68,9 @@ def folder_lock(folder: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]
     try:
         try:
             lock_descriptor(descriptor, patience_s, "another process has locked it")
-        except TimeoutError:
-            raise
-        except OSError:  # a file system without locks
-            pass
+        except OSError as error:  # but for time, a file system without locks
+            if isinstance(error, TimeoutError):
+                raise
         yield
     finally:
         with contextlib.suppress(OSError):

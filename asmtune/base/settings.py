@@ -32,14 +32,9 @@ from asmtune.base.text import did_you_mean, user_stacklevel
 from asmtune.base.trust import UntrustedError, private_folder, trusted_folder
 
 _MIB = 1 << 20
-MOST_JOBS: Final = 4096
-"""Processes that compile at once: more than any host has processors."""
-MOST_SECONDS: Final = 1e6
-"""Some 11 days. The system's own limit of a wait is 25 days, beyond which it is refused."""
-MOST_MIB: Final = 1 << 30
-"""A pebibyte: sizes in bytes stay within the numbers that the system takes."""
-LAUNCHES: Final = ("auto", "python")
-
+_MOST_JOBS: Final = 4096
+_MOST_SECONDS: Final = 1e6  # the system refuses to wait for more than 25 days
+_MOST_MIB: Final = 1 << 30  # sizes in bytes stay within the numbers that the system takes
 
 KNOWN: Final = frozenset(
     f"ASMTUNE_{name}"
@@ -56,22 +51,11 @@ _INTERNAL: Final = ("ASMTUNE_TEST", "ASMTUNE_COUNTED_LAUNCH")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Limits and folders, taken from the environment unless given.
+    """Limits and folders, taken from the environment unless given; sizes are in bytes.
 
-    Attributes:
-        cache_dir: folder of the artifacts, and of the store unless that is elsewhere.
-        store_url: path of the store's SQLite file, or the URL of a PostgreSQL database, which
-            may hold a password; empty for `store.sqlite` in `cache_dir`.
-        targets: folder of the user's descriptors of devices; empty for `targets` in `cache_dir`.
-        wait_s: seconds a launch waits for another process that tunes its key, before it goes on
-            with the fallback.
-        artifacts_bytes: size limit of the artifacts on disk; the least recently used go first.
-        jobs: compiles at once.
-        compile_timeout_s: seconds one compile may take. On a 16-core machine with all cores busy
-            a GEMM config took at most 0.65 s; one softmax config kept LLVM busy for 9 minutes.
-        compile_memory_bytes: address space one compile may take.
-        import_timeout_s: seconds the import of a file of kernels may take, with what it imports.
-        launch: the launcher: "native", "python", or "auto".
+    The fields are the variables of the table above. A URL of a store may hold a password. On a
+    16-core machine with all cores busy a GEMM config took at most 0.65 s to compile; one softmax
+    config kept LLVM busy for 9 minutes.
     """
 
     cache_dir: Path
@@ -136,17 +120,17 @@ class Settings:
             ),
             store_url=env.get("ASMTUNE_STORE_URL", ""),
             targets=env.get("ASMTUNE_TARGETS", ""),
-            wait_s=_number(env, "ASMTUNE_WAIT_S", 600, MOST_SECONDS, "of 0 or more"),
-            artifacts_bytes=int(_number(env, "ASMTUNE_ARTIFACTS_MB", 2048, MOST_MIB) * _MIB),
+            wait_s=_number(env, "ASMTUNE_WAIT_S", 600, _MOST_SECONDS, "of 0 or more"),
+            artifacts_bytes=int(_number(env, "ASMTUNE_ARTIFACTS_MB", 2048, _MOST_MIB) * _MIB),
             jobs=int(
-                _number(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0)), MOST_JOBS, "whole")
+                _number(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0)), _MOST_JOBS, "whole")
             ),
-            compile_timeout_s=_number(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30, MOST_SECONDS),
+            compile_timeout_s=_number(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30, _MOST_SECONDS),
             compile_memory_bytes=int(
-                _number(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, MOST_MIB) * _MIB
+                _number(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, _MOST_MIB) * _MIB
             ),
-            import_timeout_s=_number(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60, MOST_SECONDS),
-            launch=_one_of(env, "ASMTUNE_LAUNCH", LAUNCHES),
+            import_timeout_s=_number(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60, _MOST_SECONDS),
+            launch=_one_of(env, "ASMTUNE_LAUNCH", ("auto", "python")),
         )
 
 

@@ -43,6 +43,57 @@ COMMANDS: Final = {
 }
 """Places of the commands by heading and name: functions, and applications of groups."""
 
+EXAMPLES: Final = {
+    "prune-report": (
+        "prune-report softmax --target H200 --shape rows=8192,cols=4096",
+        "prune-report mm.py:matmul --arg 'a=fp16[64,64]' --format html -o report.html",
+    ),
+    "explain": (
+        "explain softmax --shape rows=8192,cols=4096 --alone --code ptx",
+        "explain tiled_matmul --config BLOCK_M=128,num_warps=8 --against best",
+    ),
+    "tune": ("tune softmax --shape rows=8192,cols=4096", "tune --from keys.json --effort quick"),
+    "run": ("run train.py --epochs 1", "run --record keys.json -m package.serve"),
+    "runs": ("runs --kernel softmax", "runs show 20250304-050601"),
+    "runs ls": ("runs ls --format json", "runs ls --kernel softmax -o runs.txt"),
+    "runs show": ("runs show 20250304-050601", "runs show run.jsonl --format json"),
+    "cache": ("cache ls", "cache verify --store server.sqlite"),
+    "cache ls": ("cache ls --kernel softmax", "cache ls --format csv -o tuned.csv"),
+    "cache show": ("cache show 1f2e3d", "cache show 1f2e3d --format json"),
+    "cache verify": ("cache verify", "cache verify --store server.sqlite --format json"),
+    "cache clear": ("cache clear --kernel softmax --yes", "cache clear --device 'NVIDIA H200'"),
+    "export": ("export tuned.json", "export configs.py --format python --kernel softmax"),
+    "import": ("import tuned.json", "import report.json --kernel softmax"),
+    "targets": ("targets", "targets --format csv -o targets.csv"),
+    "targets show": ("targets show H200", "targets show H200 --format json -o h200.json"),
+    "targets measure": ("targets measure", "targets measure -o mine.json"),
+    "new": ("new my_kernel", "new add_row"),
+    "diagnose": ("diagnose mine.py", "diagnose mine.py --device cpu --format json"),
+    "accuracy": ("accuracy softmax", "accuracy mine.py --format json --seed 7"),
+    "bench": ("bench -o run.json", "bench softmax rmsnorm -o run.json.gz"),
+    "check": (
+        "check run.json --baseline base.json",
+        "check run.json --baseline base.json --format markdown -o comment.md",
+    ),
+    "roofline": ("roofline vector_add -o roofline.svg", "roofline softmax --format json"),
+    "model": ("model features", "model replay timings.json --kernels kernels"),
+    "model features": ("model features", "model features --format csv"),
+    "model rules": ("model rules", "model rules --format json"),
+    "model replay": (
+        "model replay timings.json --kernels kernels",
+        "model replay timings.json --kernels kernels --scorer learned --format json",
+    ),
+    "model collect": (
+        "model collect softmax --output timings.json",
+        "model collect mine.py --output timings.json.gz --seconds 600",
+    ),
+    "model train": (
+        "model train timings.json --kernels kernels --output rows.npz",
+        "model train timings.json --kernels kernels --output rows.npz --error error.json",
+    ),
+}
+"""Two command lines for each command's `--help`."""
+
 _PLACES: Final = {name: place for part in COMMANDS.values() for name, place in part.items()}
 
 _COMPILING: Final = ("prune-report", "explain", "roofline", "tune", "bench", "model", "diagnose")
@@ -101,22 +152,34 @@ def application(command: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(before)
-    infos: list[Any] = []
     for name, place in _PLACES.items():
         if command not in (None, name):
             continue
         module, _, attribute = place.rpartition(".")
         found = getattr(import_module(module), attribute)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name, short_help=found.info.help)
-            infos += found.registered_commands
+            app.add_typer(found, name=name, short_help=found.info.help, epilog=_examples(name))
+            for info in found.registered_commands:
+                own = info.name or getattr(info.callback, "__name__", "")
+                _describe(info, f"{name} {own}")
         else:
             app.command(name, context_settings=CONTEXT if name == "run" else None)(found)
-    # A list of commands shows each one's first paragraph, which is cut unless it is given as a
-    # summary.
-    for info in [*app.registered_commands, *infos]:
-        info.short_help = " ".join((info.callback.__doc__ or "").split("\n\n")[0].split())
+            _describe(app.registered_commands[-1], name)
     return app
+
+
+def _describe(info: Any, name: str) -> None:
+    """Give a command its summary and its examples.
+
+    A list of commands shows each one's first paragraph, which is cut unless it is a summary.
+    """
+    info.short_help = " ".join((info.callback.__doc__ or "").split("\n\n")[0].split())
+    info.epilog = _examples(name)
+
+
+def _examples(name: str) -> str:
+    lines = "\n".join(f"  asmtune {words}" for words in EXAMPLES[name])
+    return f"\b\nExamples:\n{lines}"
 
 
 def __getattr__(name: str) -> typer.Typer:

@@ -11,20 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.console import Group
 from rich.text import Text
 
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.settings import Settings
 from asmtune.base.trust import UntrustedError, fault_line, trusted_file
 from asmtune.cli.output import (
-    Json,
-    cell,
+    Output,
+    RowForm,
+    RowFormat,
+    TextForm,
+    TextFormat,
     print_line,
+    table_of,
     write_result,
     write_rows,
 )
 from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneRecord
+from asmtune.report.cells import cell
 from asmtune.store.codec import key_digest, record_to_json
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding
 from asmtune.store.shipped import shipped_records
@@ -82,7 +88,11 @@ Where = Annotated[
 
 @app.command("ls")
 def list_records(
-    kernel: Kernel = None, device: Device = None, where: Where = None, as_json: Json = False
+    kernel: Kernel = None,
+    device: Device = None,
+    where: Where = None,
+    form: RowFormat = RowForm.TEXT,
+    output: Output = None,
 ) -> None:
     """List every tuned config: the user's, unfinished runs, the shipped; and untimed choices.
 
@@ -92,7 +102,7 @@ def list_records(
     """
     with existing_store(where) as store:
         rows = _listed(store, kernel, device)
-        if not write_rows("", rows, as_json, _SPARE) and not as_json:
+        if not write_rows("", rows, form, output, spare=_SPARE) and form is RowForm.TEXT:
             print_line(f"no tuned config in {place(where)} or shipped", err=True)
 
 
@@ -116,32 +126,31 @@ def _listed(
 def show(
     key_prefix: Annotated[str, typer.Argument(metavar="KEYPREFIX", help="Digits of `ls`'s key.")],
     where: Where = None,
-    as_json: Json = False,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
     """Show one record with every timing, fastest first, and where it comes from."""
     layer, record = find_record(key_prefix, where)
-    if as_json:
+    if form is TextForm.JSON:
         more = {"layer": layer, "covers": covered(record.key.shape)}
         whole = {"key_digest": key_digest(record.key), **more, **record_to_json(record)}
-        print_line(json.dumps(whole, indent=1))
+        write_result(json.dumps(whole, indent=1), output)
         return
     facts = record_row(layer, RecordSummary.of(record)) | vars(record.provenance)
-    write_rows("", ({"fact": name, "value": value} for name, value in facts.items()), False)
-    print_line("")
-    times = ("median_us", "p20_us", "p80_us")
-    timings = (
+    names = ("median_us", "p20_us", "p80_us")
+    timings = [
         {"config": timing.config.to_dict()}
-        | {name: getattr(timing, name) for name in times}
+        | {name: getattr(timing, name) for name in names}
         | timing.cited()
         for timing in sorted(record.measurements, key=lambda timing: timing.median_us)
-    )
-    write_rows("", timings, False)
-    for config, failure in record.failures:
-        write_result(Text(f"failed     {cell(str(config))}: {cell(str(failure))}"))
+    ]
+    told = [{"fact": name, "value": value} for name, value in facts.items()]
+    failed = [Text(f"failed     {cell(str(c))}: {cell(str(f))}") for c, f in record.failures]
+    write_result(Group(table_of("", told), "", table_of("", timings), *failed), output)
 
 
 @app.command()
-def verify(where: Where = None, as_json: Json = False) -> None:
+def verify(where: Where = None, form: RowFormat = RowForm.TEXT, output: Output = None) -> None:
     """Check the store and the shipped files; exit with 1 where anything is wrong."""
     with existing_store(where) as store:
         findings = store.verify() if store else []
@@ -150,8 +159,8 @@ def verify(where: Where = None, as_json: Json = False) -> None:
     except InputError as error:
         findings.append(StoreFinding("shipped", str(error)))
     rows = ({"place": one.place, "problem": one.problem} for one in findings)
-    write_rows("", rows, as_json)
-    if not as_json:
+    write_rows("", rows, form, output)
+    if form is RowForm.TEXT:
         print_line(f"{len(findings)} problems in {place(where)} and the shipped files", err=True)
     if findings:
         raise typer.Exit(1)
@@ -163,7 +172,6 @@ def clear(
     device: Device = None,
     yes: Annotated[bool, typer.Option("--yes", help="Really delete.")] = False,
     where: Where = None,
-    as_json: Json = False,
 ) -> None:
     """Delete records of the user's store with all timings, what was predicted, and seeds.
 
@@ -177,10 +185,7 @@ def clear(
     with existing_store(where) as store:
         runs = len(store.unfinished(kernel, device)) if store else 0
         count = store.clear(kernel, device) if store else 0
-    if as_json:
-        print_line(json.dumps({"cleared": count, "unfinished": runs}, indent=1))
-    else:
-        print_line(f"cleared {count} records and {runs} unfinished runs from {place(where)}")
+    print_line(f"cleared {count} records and {runs} unfinished runs from {place(where)}")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
@@ -21,30 +21,31 @@ from asmtune.cli.kernel_arguments import (
     Shape,
     SpaceOption,
 )
-from asmtune.cli.output import Json, write_result
+from asmtune.cli.output import Output, TextForm, TextFormat, write_result
 from asmtune.cli.prune_report import ScorerName
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.code import Language
-from asmtune.report.explain.record import explained_json
-from asmtune.report.explain.request import ExplainRequest, explained, named_config
-from asmtune.report.explain.text import explanation
 from asmtune.store.trace.run import names_run
 
+if TYPE_CHECKING:
+    from asmtune.report.code import Language
 
-def _language(code: str | None, target: Target) -> Language:
-    """Return the language to show: by default the target's assembly.
+
+def _language(code: str | None, target: Target) -> Language | None:
+    """Return the language to show, if any.
 
     Raises:
         InputError: the target has no such code.
     """
     own: dict[str, Language]
     own = {"amdgcn": "AMDGCN"} if target.backend == "hip" else {"ptx": "PTX", "sass": "SASS"}
-    if code is not None and code not in own:
+    if code is None:
+        return None
+    if code not in own:
         known = " or ".join(own)
         raise InputError(f"--code {code}: the code of {target.name} ({target.arch}) is {known}")
-    return own[code or next(iter(own))]
+    return own[code]
 
 
 def explain(
@@ -72,11 +73,12 @@ def explain(
     ] = None,
     code: Annotated[
         str | None,
-        typer.Option(help="Code to show: ptx (always shown in text output), sass, or amdgcn."),
+        typer.Option(help="Code to show, its hottest loop: ptx, sass, or amdgcn."),
     ] = None,
-    json_: Json = False,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
-    """Show one config: why it was dropped or won, what limits it, what to try, its hottest loop.
+    """Show one config: why it was dropped or won, what limits it, what to try; --code its loop.
 
     It is compared with another: where the difference of their predicted times comes from.
     """
@@ -87,14 +89,18 @@ def explain(
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
     arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space)
     loaded = arguments.one(machine)
+    from asmtune.report.explain.record import explained_json
+    from asmtune.report.explain.request import ExplainRequest, explained, named_config
+    from asmtune.report.explain.text import explanation
+
     default = loaded.space.first(**loaded.problem.shape)
     chosen = default if config is None else named_config(config, "--config", default)
     request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
     result = explained(request, default, scorer, language)
     notes = (*request.notes(result), *loaded.notes)
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
-    if json_:
-        write_result(explained_json(result, code=code is not None))
+    if form is TextForm.JSON:
+        write_result(explained_json(result), output)
         return
     notes_shown = (Text(note, "yellow") for note in result.report.notes)
-    write_result(Group(explanation(result), *notes_shown))
+    write_result(Group(explanation(result), *notes_shown), output)

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -19,9 +20,27 @@ from rich.segment import Segment
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.json_codec import printable
-from asmtune.report.cells import plain_table, spreadsheet_text, words
+from asmtune.report.cells import ReportTable, cell, plain_table
+from asmtune.report.documents import csv_parts
 
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+
+class TextForm(StrEnum):
+    """Forms of what a command says."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class RowForm(StrEnum):
+    """Forms of a list."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+TextFormat = Annotated[TextForm, typer.Option("--format", help="text or json.")]
+RowFormat = Annotated[RowForm, typer.Option("--format", help="text, json or csv.")]
 
 _UNLIMITED: Final = 100_000
 """Columns where no terminal sets a limit: no table is wider."""
@@ -40,11 +59,6 @@ class _Escaped:
 
 def _escaped(text: str) -> str:
     return re.sub(r"[^\n\t]+", lambda run: printable(run[0]), text)
-
-
-def _is_terminal() -> bool:
-    """Tell if stdout is a terminal, or FORCE_COLOR says so."""
-    return Console(file=sys.stdout).is_terminal
 
 
 def print_line(text: str, *, err: bool = False, end: str = "\n") -> None:
@@ -143,65 +157,75 @@ def check_destinations(
         taken[path.resolve()] = option
 
 
-_NOTHING: Final = "-"
+def _checked(path: Path | None) -> Path | None:
+    if path is not None:
+        check_destinations([("--output", path)])
+    return path
+
+
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="A file to write instead of stdout.", callback=_checked),
+]
+
 
 _MOST_IN_TABLE: Final = 1000
 """Rows whose columns are made equally wide: with more, nothing is seen before the last is known."""
 
 
 def write_rows(
-    title: str, rows: Iterable[Mapping[str, Any]], as_json: bool, spare: Sequence[str] = ()
+    title: str,
+    rows: Iterable[Mapping[str, Any]],
+    form: RowForm,
+    output: Path | None = None,
+    *,
+    spare: Sequence[str] = (),
 ) -> int:
-    """Print rows with equal keys: a JSON array, a table on a terminal, else lines with tabs.
+    """Print rows with equal keys, or write them to a file; return how many there were.
 
-    The lines begin with the keys. Rows are in memory one at a time, except for a table's, which
-    more than a thousand are not.
+    Rows are in memory one at a time, except for a table's: text of more than a thousand is CSV.
 
     Args:
         title: title of the table.
         rows: values by column.
-        as_json: whether to print JSON, a line a row.
+        form: a table, a JSON array, or CSV with the keys as its first line.
+        output: the file; stdout without one.
         spare: columns that a narrow terminal may lack, the least important first.
-
-    Returns:
-        How many rows there were.
     """
-    if as_json:
-        return _print_json(rows)
-    left = iter(rows)
-    first = list(islice(left, _MOST_IN_TABLE + 1)) if _is_terminal() else []
-    if 0 < len(first) <= _MOST_IN_TABLE:
-        table = plain_table(title, list(first[0]), left=len(first[0]), spare=spare)
-        for row in first:
-            table.add_row(*map(cell, row.values()))
-        write_result(table)
-        return len(first)
-    count = 0
-    for count, row in enumerate(chain(first, left), 1):
-        if count == 1:
-            print_line("\t".join(map(spreadsheet_text, row)))
-        texts = [spreadsheet_text(cell(value)) for value in row.values()]
-        sys.stdout.write("\t".join(texts) + "\n")
+    left, count = iter(rows), 0
+    if form is RowForm.TEXT:
+        first = list(islice(left, _MOST_IN_TABLE + 1))
+        if len(first) <= _MOST_IN_TABLE:
+            if first or output is not None:
+                write_result(table_of(title, first, spare) if first else "", output)
+            return len(first)
+        left = chain(first, left)
+
+    def counted() -> Iterator[Mapping[str, Any]]:
+        nonlocal count
+        for count, row in enumerate(left, 1):  # noqa: B007 - told when all are written
+            yield row
+
+    parts = _json_parts(counted()) if form is RowForm.JSON else csv_parts(counted())
+    if output is None:
+        sys.stdout.writelines(parts)
+    else:
+        _write(output, "".join(parts))
     return count
 
 
-def _print_json(rows: Iterable[Any]) -> int:
+def table_of(
+    title: str, rows: Sequence[Mapping[str, Any]], spare: Sequence[str] = ()
+) -> ReportTable:
+    """Tabulate rows with equal keys, at least one, under their keys."""
+    table = plain_table(title, list(rows[0]), left=len(rows[0]), spare=spare)
+    for row in rows:
+        table.add_row(*map(cell, row.values()))
+    return table
+
+
+def _json_parts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     count = 0
     for count, row in enumerate(rows, 1):
-        sys.stdout.write(f"{',' if count > 1 else '['}\n {printable(json.dumps(row))}")
-    print_line("\n]" if count else "[]")
-    return count
-
-
-def cell(value: Any) -> str:
-    """Format a value on one line."""
-    # What a file brought in must not reach the terminal as control codes.
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return words(value)
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    if isinstance(value, list):
-        return "; ".join(map(cell, value)) or _NOTHING
-    return _NOTHING if value is None else printable(str(value))
+        yield f"{',' if count > 1 else '['}\n {printable(json.dumps(row))}"
+    yield "\n]\n" if count else "[]\n"

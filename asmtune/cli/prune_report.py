@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,12 +24,11 @@ from asmtune.cli.kernel_arguments import (
     Shape,
     SpaceOption,
 )
-from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.cli.output import Output, print_line, write_result
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.predict.prune.flow import DEFAULT_FAILS
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import (
     python_file,
@@ -38,10 +37,8 @@ from asmtune.report.documents import (
     report_json,
     triton_configs,
 )
-from asmtune.report.explorer.page import page_of, report_html
 from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
-from asmtune.report.tables import prune_table
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
 from asmtune.runtime.offline.pruning import prune_report as run_prune_report
@@ -73,9 +70,6 @@ CompileOption = Annotated[
     ),
 ]
 Tiles = Annotated[bool, typer.Option("--search-held-tiles", help="Search held tile axes as well.")]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
-]
 TimingsOption = Annotated[
     str | None,
     typer.Option(
@@ -97,7 +91,7 @@ StoredOption = Annotated[
 class ReportFormat(StrEnum):
     """Forms of a report."""
 
-    TABLE = "table"
+    TEXT = "text"
     JSON = "json"
     CSV = "csv"
     HTML = "html"
@@ -107,7 +101,7 @@ class ReportFormat(StrEnum):
 
 FormatOption = Annotated[
     ReportFormat,
-    typer.Option(help="table, json, csv, html, triton-configs or python (a file of them)."),
+    typer.Option(help="text, json, csv, html, triton-configs or python (a file of them)."),
 ]
 
 
@@ -126,7 +120,7 @@ def prune_report(
     compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
     tiles: Tiles = False,
-    format: FormatOption = ReportFormat.TABLE,  # noqa: A002
+    format: FormatOption = ReportFormat.TEXT,  # noqa: A002
     output: Output = None,
     timings: TimingsOption = None,
     stored: StoredOption = None,
@@ -138,9 +132,9 @@ def prune_report(
     best by the arithmetic of their tiles. Those that rank best then are compiled and ranked
     again by their assembly; --compile all compiles all of them.
 
-    html is one page to look through them, with their code; it opens from disk. A report that
-    was saved as JSON is shown again in any format, without code; `asmtune import` takes it as
-    seeds. triton-configs is the kept configs as triton.autotune takes them.
+    html is one page to look through them; it opens from disk. A report that was saved as JSON is
+    shown again in any format; `asmtune import` takes it as seeds. triton-configs is the kept
+    configs as triton.autotune takes them.
 
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills. What was only ranked or
@@ -152,12 +146,11 @@ def prune_report(
     if not kernel:
         names = ", ".join(kernel_names())
         raise InputError(f"Missing argument 'KERNEL': a file, file.py:function, or one of {names}")
-    check_destinations([("--output", output)] if output else [])
     if kernel.endswith(".json"):
         _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
         reports = read_reports(Path(kernel))
         reports = with_timings(reports, measured_times(timings, reports, ()))
-        made = MadeReports(_by_launch(reports))
+        made, failed = _by_launch(reports), False
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
@@ -166,29 +159,14 @@ def prune_report(
         )
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
         choices["search_held_tiles"] = tiles
-        made = _made(_grouped(arguments, target), choices, timings, stored)
+        made, failed = _made(_grouped(arguments, target), choices, timings, stored)
     write_result(_rendered(made, format), output)
-    listed = [report for reports in made.reports for report in reports]
+    listed = [report for reports in made for report in reports]
     problems = [finding for report in listed for finding in findings(report)] if check else []
     for finding in problems:
         print_line(f"asmtune: {finding}", err=True)
-    if problems or made.failed:
+    if problems or failed:
         raise typer.Exit(1)
-
-
-@dataclass
-class MadeReports:
-    """Reports that a command has made, or read.
-
-    Attributes:
-        reports: those of a launch, one a target, for each launch.
-        problems: the launches, by target; empty for reports that were read.
-        failed: whether a target has none.
-    """
-
-    reports: list[list[PruneReport]] = field(default_factory=list)
-    problems: list[dict[str, LoadedKernel]] = field(default_factory=list)
-    failed: bool = False
 
 
 def _by_launch(reports: Sequence[PruneReport]) -> list[list[PruneReport]]:
@@ -222,8 +200,8 @@ def _made(
     choices: Mapping[str, Any],
     timings: str | None,
     stored: str | None,
-) -> MadeReports:
-    """Make the reports of each launch.
+) -> tuple[list[list[PruneReport]], bool]:
+    """Make the reports of each launch, one a target; return also whether a target has none.
 
     Raises:
         InputError: timings or a record were named, and there are several launches.
@@ -231,7 +209,7 @@ def _made(
     if len(groups) > 1 and (timings or stored):
         names = ", ".join(next(iter(group.values())).problem.name for group in groups)
         raise InputError(f"--timings and --stored are for one launch; name a --kernel of {names}")
-    made = MadeReports(problems=groups)
+    made, failed = [], False
     for group in groups:
         loaded = next(iter(group.values()))
         measured = measured_times(timings, loaded, [*group])
@@ -241,9 +219,9 @@ def _made(
             replace(report, notes=(*report.notes, *stored_notes, *group[name].notes))
             for name, report in reports.items()
         ]
-        made.reports.append(with_timings(noted, measured))
-        made.failed |= len(reports) < len(group)
-    return made
+        made.append(with_timings(noted, measured))
+        failed |= len(reports) < len(group)
+    return made, failed
 
 
 def _refuse_options(context: typer.Context, allowed: Sequence[str], report: str) -> None:
@@ -315,6 +293,8 @@ def _stored(prefix: str, loaded: LoadedKernel) -> tuple[Config, tuple[str, ...]]
 
 def findings(report: PruneReport) -> Iterable[str]:
     """List problems that a careful reader would want to know of, a line each."""
+    from asmtune.predict.prune.flow import DEFAULT_FAILS
+
     named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
     yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
     for verdict in report.verdicts:
@@ -326,27 +306,28 @@ def findings(report: PruneReport) -> Iterable[str]:
             yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 
 
-def _rendered(made: MadeReports, form: ReportFormat) -> object:
+def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
     """Render the reports of all launches.
 
     Raises:
         InputError: a page is asked for, and there are several launches.
     """
-    every = [report for reports in made.reports for report in reports]
+    # They load what reads assembly, which takes longer than to refuse an argument may.
+    from asmtune.report.explorer.page import report_html
+    from asmtune.report.tables import prune_table
+
+    every = [report for reports in made for report in reports]
     if form is ReportFormat.JSON:
         return report_json(every)
     if form is ReportFormat.CSV:
         return report_csv(every).rstrip("\n")
-    if form is ReportFormat.TABLE:
-        return Group(*map(prune_table, made.reports))
-    if len(made.reports) > 1:
+    if form is ReportFormat.TEXT:
+        return Group(*map(prune_table, made))
+    if len(made) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))
         raise InputError(f"--format {form.value} is of one launch; name a --kernel of {names}")
     if form in (ReportFormat.TRITON, ReportFormat.PYTHON):
         if len(every) > 1:
             raise InputError(f"--format {form.value} is of one device; give one --target")
         return (triton_configs if form is ReportFormat.TRITON else python_file)(every[0])
-    if not made.problems:
-        return report_html(every)
-    first = next(iter(made.problems[0].values()))
-    return page_of(every, first.problem, [report.target for report in every])
+    return report_html(every)

@@ -10,7 +10,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
-from asmtune.cli.output import Json, print_line, write_result
+from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.report.runs import run_json, run_report, runs_json, runs_table
 from asmtune.store.trace.reader import read_summary, read_trace
 from asmtune.store.trace.run import TracedRun, find_run, run_files
@@ -24,18 +24,26 @@ Kernel = Annotated[str | None, typer.Option(help="Only runs of this kernel.")]
 
 
 @app.callback(invoke_without_command=True)
-def runs(context: typer.Context, kernel: Kernel = None, json_: Json = False) -> None:
+def runs(
+    context: typer.Context,
+    kernel: Kernel = None,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
+) -> None:
     """List tuning runs, the latest last; `asmtune runs show RUN` shows one."""
     if context.invoked_subcommand is None:
-        list_runs(kernel, json_)
+        list_runs(kernel, form, output)
 
 
 @app.command("ls")
-def list_runs(kernel: Kernel = None, json_: Json = False) -> None:
+def list_runs(
+    kernel: Kernel = None, form: TextFormat = TextForm.TEXT, output: Output = None
+) -> None:
     """List tuning runs, the latest last."""
     folder = Settings.from_environment().runs_dir
     summaries = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
-    write_result(runs_json(summaries) if json_ else runs_table(summaries))
+    shown = runs_json if form is TextForm.JSON else runs_table
+    write_result(shown(summaries), output)
     if not summaries:
         print_line(f"no run of {kernel or 'any kernel'} in {folder}", err=True)
 
@@ -43,14 +51,15 @@ def list_runs(kernel: Kernel = None, json_: Json = False) -> None:
 @app.command("show")
 def show_run(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Its id, or its .jsonl file.")],
-    json_: Json = False,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
     """Show a run of `asmtune tune` or of the decorator.
 
     Seconds by stage, configs dropped by each stage, what was timed, and why it ended.
     """
     traced = read_trace(find_run(Settings.from_environment().runs_dir, run))
-    write_result(run_json(traced) if json_ else run_report(traced))
+    write_result(run_json(traced) if form is TextForm.JSON else run_report(traced), output)
 
 
 def _readable(files: Sequence[Path]) -> Iterator[TracedRun]:

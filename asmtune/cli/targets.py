@@ -8,7 +8,15 @@ from typing import Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError, NoGpuError
-from asmtune.cli.output import Json, write_result, write_rows
+from asmtune.cli.output import (
+    Output,
+    RowForm,
+    RowFormat,
+    TextForm,
+    TextFormat,
+    write_result,
+    write_rows,
+)
 from asmtune.core.hardware.descriptor import descriptor_of
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import known_targets, load_target, match_device
@@ -20,7 +28,7 @@ app: Final = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def targets(context: typer.Context, json_: Json = False) -> None:
+def targets(context: typer.Context, form: RowFormat = RowForm.TEXT, output: Output = None) -> None:
     """List the devices that asmtune knows: the user's own, and those that ship."""
     if context.invoked_subcommand is not None:
         return
@@ -35,7 +43,7 @@ def targets(context: typer.Context, json_: Json = False) -> None:
         }
         for target in known_targets()
     ]
-    write_rows("Targets; a JSON file of the same form is taken by its path", rows, json_)
+    write_rows("Targets; a JSON file of the same form is taken by its path", rows, form, output)
 
 
 @app.command("show")
@@ -43,14 +51,13 @@ def show(
     target: Annotated[
         str | None, typer.Argument(help="A name or a descriptor's path; else the GPU here.")
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="A descriptor, as --target takes it, for a table.")
-    ] = False,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
-    """Show a target's figures with their sources."""
+    """Show a target's figures with their sources; in json it is a descriptor, for --target."""
     shown = load_target(target) if target is not None else _here()
-    if json_:
-        write_result(json.dumps(descriptor_of(shown), indent=1))
+    if form is TextForm.JSON:
+        write_result(json.dumps(descriptor_of(shown), indent=1), output)
         return
     rows = [
         {
@@ -61,7 +68,7 @@ def show(
         }
         for name, figure in shown.figures.items()
     ]
-    write_rows(f"{shown.name} ({shown.arch})", rows, False)
+    write_rows(f"{shown.name} ({shown.arch})", rows, RowForm.TEXT, output)
 
 
 def _here() -> Target:

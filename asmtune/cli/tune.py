@@ -14,7 +14,7 @@ from rich.console import Group
 
 from asmtune.base.errors import InputError
 from asmtune.cli.kernel_arguments import Dtype
-from asmtune.cli.output import check_destinations, print_line, write_result
+from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import Tiles
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
@@ -23,50 +23,26 @@ from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 if TYPE_CHECKING:
     from asmtune.core.hardware.model import Target
     from asmtune.runtime.offline.tuning_queue import TuningGpu
-    from asmtune.tuning.options import Choices, Effort, TuneOptions
+    from asmtune.tuning.options import TuneOptions
     from asmtune.tuning.request import TuningResult
 
 
-@dataclass(frozen=True)
-class TuneRequest:
-    """The options of the same names, as they were given."""
+def _options(choices: dict[str, Any], seconds: float | None, compiles: int | None) -> TuneOptions:
+    """Convert the options to those of the library; a check may be limits of errors.
 
-    effort: str = "balanced"
-    seconds: float | None = None
-    compiles: int | None = None
-    check: str = "close"
+    Raises:
+        InputError: an effort or a check is unknown.
+    """
+    from asmtune.measure.accuracy import Bound
+    from asmtune.tuning.options import TuneOptions
 
-    def options(self, *, isolate: bool, seed: int, force: bool, tiles: bool) -> TuneOptions:
-        """Convert the options to those of the library.
-
-        Raises:
-            InputError: an effort is unknown, or a number of seconds is not above 0.
-        """
-        from asmtune.measure.accuracy import Bound
-        from asmtune.tuning.options import TuneOptions
-
-        if self.seconds is not None and not 0 < self.seconds < math.inf:
-            raise InputError(f"--seconds: {self.seconds:g} is no number above 0")
-        flags: Choices = {
-            "isolate": isolate,
-            "seed": seed,
-            "force": force,
-            "search_held_tiles": tiles,
-        }
-        check: Any = Bound.parse(self.check) if "=" in self.check else self.check
-        flags |= {"check": check}
-        options = TuneOptions.of({"effort": self.effort, **flags})
-        effort = self._limited(options.effort)
-        return replace(options, effort=effort)
-
-    def _limited(self, effort: Effort) -> Effort:
-        limits = effort.limits
-        limits = replace(
-            limits,
-            seconds=limits.seconds if self.seconds is None else self.seconds,
-            compiles=limits.compiles if self.compiles is None else self.compiles,
-        )
-        return replace(effort, limits=limits)
+    if "=" in choices["check"]:
+        choices["check"] = Bound.parse(choices["check"])
+    options = TuneOptions.of(choices)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {"seconds": seconds, "compiles": compiles}
+    limits = {name: value for name, value in asked.items() if value is not None}
+    effort = replace(options.effort, limits=replace(options.effort.limits, **limits))
+    return replace(options, effort=effort)
 
 
 FAILED: Final = 1
@@ -75,7 +51,7 @@ INTERRUPTED: Final = 130
 Shapes = Annotated[list[str], typer.Option(help="Sizes: M=4096,N=4096,K=4096; several are tuned.")]
 ShapesFile = Annotated[
     Path | None,
-    typer.Option(help="A file of shapes: a list in .json, or lines such as M=4096,N=4096."),
+    typer.Option(help="A file of shapes: lines such as M=4096,N=4096."),
 ]
 EffortName = Annotated[str, typer.Option(help="How hard: quick, balanced, thorough or exhaustive.")]
 Seconds = Annotated[float | None, typer.Option(help="Time limit per shape, in seconds.")]
@@ -110,8 +86,8 @@ def tune(
     target: Annotated[
         str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
-    output: Annotated[Path | None, typer.Option(help="A file to write instead of stdout.")] = None,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
     from_: Annotated[
         Path | None,
         typer.Option("--from", help="A file of `asmtune run --record`: tune the keys in it."),
@@ -124,22 +100,24 @@ def tune(
     given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
     program met are tuned without the program; KERNEL then chooses those of one kernel.
     """
-    check_destinations([("--output", output)] if output else [])
     if from_ is not None:
         given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
         _check_alone(given | {"--search-held-tiles": tiles})
     sizes: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sizes, dtype)
     ranked_by = None if target is None else load_target(target)
-    request = TuneRequest(effort, seconds, compiles, check)
-    options = request.options(isolate=isolate, seed=seed, force=force, tiles=tiles)
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"--seconds: {seconds:g} is no number above 0")
+    choices: dict[str, Any] = {"effort": effort, "isolate": isolate, "seed": seed, "force": force}
+    choices |= {"check": check, "search_held_tiles": tiles}
+    options = _options(choices, seconds, compiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
     else:
         module = _module(kernel)
         plan = _plan(module, str(kernel), shapes_of(module, sizes), dtype, options)
     results, interrupted = _results(plan, ranked_by)
-    _write(results, output, as_json=json_)
+    _write(results, output, form)
     for changed in plan.changed:
         text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
         print_line(f"asmtune: {text}", err=True)
@@ -242,10 +220,10 @@ def _module(kernel: str | None) -> KernelModule:
     return load_kernel_module(kernel)
 
 
-def _write(results: Sequence[TuningResult], output: Path | None, *, as_json: bool) -> None:
+def _write(results: Sequence[TuningResult], output: Path | None, form: TextForm) -> None:
     from asmtune.report.tuning import results_json, results_table
 
-    if as_json:
+    if form is TextForm.JSON:
         write_result(results_json(results), output)
     elif results:
         kernels: dict[str, list[TuningResult]] = {}

@@ -1,8 +1,8 @@
-"""Records for people and for programs: text, JSON, CSV, pages, figures and progress.
+"""Records for people and for programs: text, JSON, CSV, pages and progress.
 
 Rows import downwards: a module here takes a record that the rooms below have made and writes it in
 a form; it decides nothing. `explain/` is the exception: it asks for the second config to compare
-with, and judges both.
+with, and judges both. The columns of a report are named once, in `tables`, for terminal and page.
 
 cells         tables that fit every width, columns over rows of JSON, and values as text
 tables        prune reports as tables
@@ -11,8 +11,6 @@ runs          tuning runs from their traces
 tuning        results of `asmtune tune`, and its progress
 progress      a progress bar on stderr
 code          PTX, SASS and AMDGCN line by line
-loop_origins  which loop of the PTX a loop of the SASS comes from
 explain/      one config: verdict, comparison, code
 explorer/     prune reports as one HTML page
-figures       colours, type and files of all figures, on a light card and a dark one
 """

@@ -150,12 +150,16 @@ def count(value: object) -> str:
 
 
 class Column(NamedTuple):
-    """A column of records that are JSON values: its heading, a place as `ending.timed`, a form."""
+    """A column of records that are JSON values: its heading, a place as `ending.timed`, a form.
+
+    A page says its meaning beside the heading.
+    """
 
     heading: str
     place: str
     form: Callable[[Any], str] = count
     left: bool = False
+    meaning: str = ""
 
 
 def rows_table(
@@ -179,6 +183,20 @@ def _value(row: Mapping[str, Any], place: str) -> Any:
     for name in place.split("."):
         value = None if value is None else value.get(name)
     return value
+
+
+def cell(value: Any) -> str:
+    """Format a value on one line."""
+    # What a file brought in must not reach the terminal as control codes.
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return words(value)
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    if isinstance(value, list):
+        return "; ".join(map(cell, value)) or "-"
+    return "-" if value is None else printable(str(value))
 
 
 def one_line(text: str) -> str:

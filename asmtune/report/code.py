@@ -1,7 +1,6 @@
 """A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader.
 
-A terminal and a page show the same values. How often a line runs is the weight that the features
-use; the SASS has that of the PTX that it comes from.
+How often a class of PTX or AMDGCN runs is the weight that the features use.
 """
 
 from __future__ import annotations
@@ -23,17 +22,15 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn
 from asmtune.ir.asm.amdgpu import classify_amdgpu
 from asmtune.ir.asm.counts import hottest_loop
-from asmtune.ir.asm.flow import postorder
-from asmtune.ir.asm.nvptx import Group, OpClass, classify, group_of
-from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, Loop
+from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.program import AsmFunction, Instruction, Listing
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.asm.sass import classify_sass, parse_sass, relocated
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.features.amd import reader_for
-from asmtune.predict.features.execution import SegmentRun, executions
+from asmtune.predict.features.execution import executions
 from asmtune.predict.prune.front import Judge
 from asmtune.predict.why.findings import Explanation, reasons
-from asmtune.report.loop_origins import origins
 
 Language = Literal["PTX", "SASS", "AMDGCN"]
 
@@ -50,45 +47,38 @@ class CodeLine:
         number: line number in the compiler's own text, from 1; empty lines are left out.
         text: without address, trailing comment and indentation by tabs.
         kind: class of its first instruction; None for a label, a directive or a brace.
-        group: the group of `kind`; None where that is.
         source: (index into `CodeView.files`, line), where the debug information tells.
-        depth: loops around it that work.
-        times: executions by one program, on average; 0 of machine code that no path reaches, such
-            as what fills it up; None in a function that is called, of which nothing says how often.
         hot: whether it is in the hottest loop.
     """
 
     number: int
     text: str
     kind: OpClass | None
-    group: Group | None
     source: tuple[int, int] | None
-    depth: int
-    times: float | None
     hot: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ClassCount:
-    """Instructions of one class, of the kernel without functions that it calls.
+    """Instructions of one class, with those of functions that the kernel calls.
 
-    They are counted in the text, in the hottest loop, and as executed by one thread of one program.
+    They are counted in the text, in the hottest loop, and as executed by one thread of one
+    program; the last is None of SASS, whose loops ptxas has unrolled and split.
     """
 
     kind: OpClass
-    group: Group
     instructions: int
     hot: int
-    executed: float
+    executed: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class HotLoop:
-    """The loop where the work is, with its executions by one program; its depth counts itself."""
+    """The loop where the work is; its depth counts itself, its trips in a program are the PTX's."""
 
     depth: int
     instructions: int
-    times: float
+    times: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,113 +102,63 @@ class CodeView:
     notes: tuple[str, ...]
 
 
-def _sass_view(
-    text: str, listing: Listing, ptx: AsmFunction, runs: Sequence[SegmentRun]
+_CLASS_OF: Final[Mapping[Language, Callable[[str], OpClass]]] = {
+    "PTX": classify,
+    "SASS": classify_sass,
+    "AMDGCN": classify_amdgpu,
+}
+
+
+def _view(
+    language: Language,
+    text: str,
+    listing: Listing,
+    entry: AsmFunction,
+    times: Sequence[float] | None = None,
 ) -> CodeView:
-    """Make a view of SASS, as `disassemble` gives it; its loops come from the PTX's."""
-    entry = listing.entry
-    loop_origins = origins(entry, ptx, runs)
-    hottest = hottest_loop(ptx, classify, tuple(run.times for run in runs[1:]))
-    hottest_index = None if hottest is None else ptx.loops.index(hottest)
-    times = tuple(origin.times for origin in loop_origins)
-    copies = [
-        i
-        for i, origin in enumerate(loop_origins)
-        if hottest_index is not None and origin.loop == hottest_index
-    ]
-    # A loop may have a main part and a rest: take the one that runs. ptxas may have unrolled both.
-    best = max(copies, key=lambda i: (times[i], len(entry.loops[i].blocks)), default=None)
-    hot = hottest_loop(entry, classify_sass) if best is None else entry.loops[best]
-    return _view("SASS", text, listing, _Weights(entry, classify_sass, times, hot))
-
-
-def _assembly_view(
-    language: Language, text: str, listing: Listing, entry: AsmFunction, runs: Sequence[SegmentRun]
-) -> CodeView:
-    """Make a view of PTX or AMDGCN from its text and the same parsed."""
-    class_of = classify if language == "PTX" else classify_amdgpu
-    times = tuple(run.times for run in runs[1:])
-    hot = hottest_loop(entry, class_of, times)
-    return _view(language, text, listing, _Weights(entry, class_of, times, hot))
-
-
-class _Weights:
-    """Holds what is known of the instructions of an entry, with those of what it calls."""
-
-    def __init__(
-        self,
-        entry: AsmFunction,
-        class_of: Callable[[str], OpClass],
-        times: Sequence[float],
-        hot: Loop | None,
-    ) -> None:
-        self.entry, self.class_of, self.hot = entry, class_of, hot
-        self._times = times
-        # The features count all PTX; SASS ends in a branch to itself and in what fills it up.
-        successors = [block.successors for block in entry.blocks]
-        self._reached = frozenset(postorder(successors)) if entry.addresses else None
-        self._hot_blocks = frozenset(() if hot is None else hot.blocks)
-        self._copies: dict[int, list[Instruction]] = {}
-        last = 0
-        for item in entry.instructions:
-            if item.line != last:  # else it is on one line with the one before
-                self._copies.setdefault(item.line, []).append(item)
-            last = item.line
-
-    def copies(self, line: int) -> Sequence[Instruction]:
-        """Return the first instruction of a line, once for each call of its function."""
-        return self._copies.get(line, ())
-
-    def times(self, item: Instruction) -> float:
-        block = self.entry.block_of(item.index)
-        loop = self.entry.innermost_loops[block]
-        if loop is None:
-            return 1.0 if self._reached is None or block in self._reached else 0.0
-        return self._times[loop]
-
-    def is_hot(self, item: Instruction) -> bool:
-        return self.entry.block_of(item.index) in self._hot_blocks
-
-    def classes(self) -> tuple[ClassCount, ...]:
-        instructions: Counter[OpClass] = Counter()
-        hot: Counter[OpClass] = Counter()
-        executed: dict[OpClass, float] = {}
-        for item in self.entry.instructions:
-            kind = self.class_of(item.opcode)
-            instructions[kind] += 1
-            hot[kind] += self.is_hot(item)
-            executed[kind] = executed.get(kind, 0.0) + self.times(item)
-        counts = [
-            ClassCount(k, group_of(k), n, hot[k], executed[k]) for k, n in instructions.items()
-        ]
-        return tuple(sorted(counts, key=lambda count: (-count.executed, count.kind)))
-
-    def loop(self) -> HotLoop | None:
-        if self.hot is None:
-            return None
-        blocks = self.entry.blocks
-        size = sum(blocks[block].end - blocks[block].start for block in self.hot.blocks)
-        times = self._times[self.entry.loops.index(self.hot)]
-        return HotLoop(self.hot.depth, size, times)
-
-
-def _view(language: Language, text: str, listing: Listing, weights: _Weights) -> CodeView:
-    lines = tuple(_lines(language, text, listing, weights))
-    sourced = any(line.source is not None for line in lines)
+    """Make a view of a text that was parsed; `times` has executions of each loop, if known."""
+    class_of = _CLASS_OF[language]
+    loop = hottest_loop(entry, class_of, times)
+    hot = [entry.body(block) for block in loop.blocks] if loop else []
+    lines = tuple(_lines(language, text, listing, {i.line for body in hot for i in body}))
+    in_loop = Counter(class_of(item.opcode) for body in hot for item in body)
+    shown = None
+    if loop is not None:
+        trips = None if times is None else times[entry.loops.index(loop)]
+        shown = HotLoop(loop.depth, sum(map(len, hot)), trips)
     return CodeView(
         language=language,
-        kernel=weights.entry.name,
+        kernel=entry.name,
         lines=lines,
         files=listing.files,
-        classes=weights.classes(),
-        hot=weights.loop(),
-        notes=() if sourced else (NO_SOURCES,),
+        classes=_classes(entry, class_of, in_loop, times),
+        hot=shown,
+        notes=() if any(line.source for line in lines) else (NO_SOURCES,),
     )
 
 
-def _lines(
-    language: Language, text: str, listing: Listing, weights: _Weights
-) -> Iterator[CodeLine]:
+def _classes(
+    entry: AsmFunction,
+    class_of: Callable[[str], OpClass],
+    hot: Mapping[OpClass, int],
+    times: Sequence[float] | None,
+) -> tuple[ClassCount, ...]:
+    instructions: Counter[OpClass] = Counter()
+    executed: dict[OpClass, float] = {}
+    for item in entry.instructions:
+        kind = class_of(item.opcode)
+        loop = entry.innermost_loops[entry.block_of(item.index)]
+        instructions[kind] += 1
+        runs = 1.0 if loop is None or times is None else times[loop]
+        executed[kind] = executed.get(kind, 0.0) + runs
+    counts = [
+        ClassCount(kind, count, hot.get(kind, 0), None if times is None else executed[kind])
+        for kind, count in instructions.items()
+    ]
+    return tuple(sorted(counts, key=lambda count: (-executed[count.kind], count.kind)))
+
+
+def _lines(language: Language, text: str, listing: Listing, hot: set[int]) -> Iterator[CodeLine]:
     shown = {"PTX": _shown_ptx, "SASS": _shown_sass, "AMDGCN": _shown_amdgcn}[language]
     texts = text.split("\n")
     for program in listing.programs:
@@ -227,38 +167,14 @@ def _lines(
             owner.setdefault(item.line, item)
         numbers = sorted(owner)
         for number in _span(texts, numbers, language):
-            line = shown(texts[number - 1])
+            if not (line := shown(texts[number - 1])):
+                continue
             # What is no instruction has the place of the one that follows it.
-            following = min(bisect_left(numbers, number), len(numbers) - 1)
-            item = owner[numbers[following]]
-            if line:
-                yield _line(number, line, item, program, weights, own=number in owner)
-
-
-def _line(
-    number: int,
-    text: str,
-    item: Instruction,
-    program: AsmFunction,
-    weights: _Weights,
-    *,
-    own: bool,
-) -> CodeLine:
-    copies = weights.copies(item.line)
-    kind = weights.class_of(item.opcode) if own else None
-    source = item.source if own and item.source and item.source[1] else None
-    return CodeLine(
-        number=number,
-        text=text,
-        kind=kind,
-        group=None if kind is None else group_of(kind),
-        source=source,
-        depth=max(weights.entry.depth_of(copy.index) for copy in copies)
-        if copies
-        else program.depth_of(item.index),
-        times=sum(map(weights.times, copies)) if copies else None,
-        hot=any(map(weights.is_hot, copies)),
-    )
+            place = numbers[min(bisect_left(numbers, number), len(numbers) - 1)]
+            own = owner.get(number)
+            source = own.source if own is not None and own.source and own.source[1] else None
+            kind = None if own is None else _CLASS_OF[language](own.opcode)
+            yield CodeLine(number, line, kind, source, place in hot)
 
 
 def _span(texts: Sequence[str], numbers: Sequence[int], language: Language) -> range:
@@ -333,22 +249,22 @@ class CodeReader:
             ParseError: the artifact is damaged.
             ProblemError: the grid is invalid for this config.
         """
-        text, runs = artifact.outputs[self.language.lower()], self._runs(config, artifact)
+        text = artifact.outputs[self.language.lower()]
+        work, lanes = self._work(config, artifact), self._target.warp_size
+        runs = executions(self._read(artifact), work, lanes)
+        times = tuple(run.times for run in runs[1:])
         if self.language == "AMDGCN":
             listing = parse_amdgcn(text)
-            return _assembly_view("AMDGCN", text, listing, amdgcn_kernel(listing), runs)
+            return _view("AMDGCN", text, listing, amdgcn_kernel(listing), times)
         listing = parse_ptx(text)
-        return _assembly_view("PTX", text, listing, ptx_kernel(listing), runs)
+        return _view("PTX", text, listing, ptx_kernel(listing), times)
 
-    def sass(self, config: Config, artifact: Artifact) -> CodeView | Failure:
-        """Make a view of a config's SASS, or say why it cannot be shown.
+    def sass(self, artifact: Artifact) -> CodeView | Failure:
+        """Make a view of an artifact's SASS, or say why it cannot be shown.
 
         Raises:
             ParseError: the artifact is damaged.
-            ProblemError: the grid is invalid for this config.
         """
-        if self.language == "AMDGCN":
-            return Failure("sass", "options", f"{self._target.name} has AMDGCN, and no SASS")
         text = disassemble(artifact.cubin)
         if isinstance(text, Failure):
             return text
@@ -356,14 +272,8 @@ class CodeReader:
             listing = parse_sass(text)
         except ParseError as error:
             return Failure("sass", "parse", str(error))
-        ptx = parse_ptx(artifact.outputs["ptx"])
-        kernel, runs = ptx_kernel(ptx), self._runs(config, artifact)
-        return _sass_view(text, relocated(listing, ptx), kernel, runs)
-
-    def _runs(self, config: Config, artifact: Artifact) -> tuple[SegmentRun, ...]:
-        """Count how often one program runs each segment of the PTX, as the features do."""
-        work, lanes = self._work(config, artifact), self._target.warp_size
-        return executions(self._read(artifact), work, lanes)
+        sourced = relocated(listing, parse_ptx(artifact.outputs["ptx"]))
+        return _view("SASS", text, sourced, sourced.entry)
 
     def guesses(self, config: Config, artifact: Artifact) -> tuple[str, ...]:
         """List the assumptions behind counts and predicted times, a phrase each.

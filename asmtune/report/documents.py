@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from asmtune.base.json_codec import (
 from asmtune.base.limited_read import MIB, read_limited
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
-from asmtune.report.cells import dtype_words, number, spreadsheet_text, words
+from asmtune.report.cells import cell, dtype_words, number, spreadsheet_text, words
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -70,15 +70,29 @@ def report_csv(reports: Sequence[PruneReport]) -> str:
         for report in reports
         for verdict in report.verdicts
     ]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_csv_cell, columns))
-    writer.writerows([_csv_cell(row.get(name, "")) for name in columns] for row in rows)
-    return text.getvalue()
+    return "".join(csv_parts(rows, list(dict.fromkeys(name for row in rows for name in row))))
+
+
+class _Echo:
+    """A file whose writers return what they wrote."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def csv_parts(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the lines of CSV, the columns first: by default the names of the first row."""
+    writer, left = csv.writer(_Echo(), lineterminator="\n"), iter(rows)
+    for first in islice(left, 1):
+        names = columns or list(first)
+        yield writer.writerow(map(_csv_cell, names))
+        for row in chain([first], left):
+            yield writer.writerow([_csv_cell(row.get(name, "")) for name in names])
 
 
 def _csv_cell(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        value = cell(value)
     return spreadsheet_text(value) if isinstance(value, str) else value
 
 

@@ -149,7 +149,7 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
     columns = [Column("", "marked"), *axes, *_TIMES, *_PREDICTED]
     table = rows_table("Timed, fastest first", shown, columns, spare=(*spare, "samples"))
     if len(shown) < len(rows):
-        table.caption = f"{len(rows) - len(shown)} slower ones are left out; --json has all"
+        table.caption = f"{len(rows) - len(shown)} slower ones are left out; --format json has all"
     return table
 
 

@@ -30,18 +30,31 @@ def _whole(value: float | None) -> str:
     return number(value, 0)
 
 
+def _known(value: float | None) -> str:
+    return "" if value is None else number(value)
+
+
 COLUMNS: Final = (
-    ("regs", "regs_per_thread", _whole),
-    ("spills", "spill_words", _whole),
-    ("shared KiB", "shared_bytes", kib),
-    ("prog/SM", "programs_per_sm", _whole),
-    ("occ", "occupancy", lambda value: number(value, 2)),
-    ("tensor", "tensor_hot", _whole),
-    ("cp.async", "async_copy_hot", _whole),
-    ("bar", "barrier_hot", _whole),
-    ("instr", "instructions_hot", _whole),
+    Column("regs", "regs_per_thread", _whole),
+    Column("spills", "spill_words", _whole),
+    Column("shared KiB", "shared_bytes", kib),
+    Column("prog/SM", "programs_per_sm", _whole),
+    Column("occ", "occupancy", lambda value: number(value, 2)),
+    Column("tensor", "tensor_hot", _whole),
+    Column("cp.async", "async_copy_hot", _whole),
+    Column("bar", "barrier_hot", _whole),
+    Column("instr", "instructions_hot", _whole),
 )
-"""Features that the table of kept configs shows, the most important first: heading, name, form."""
+"""Features that the table of kept configs and the page show, the most important first."""
+
+TIMES: Final = (
+    Column("pred us", "predicted_us", _known, meaning="Microseconds by the roofline."),
+    Column("meas us", "measured_us", number, meaning="Median microseconds, as they were timed."),
+    Column("p90 us", "measured_p90_us", number, meaning="90th percentile of all samples."),
+    Column("p99 us", "measured_p99_us", number, meaning="99th percentile of all samples."),
+    Column("RSD", "measured_rsd", share, meaning="Relative standard deviation of all samples."),
+)
+"""The predicted time, and what is known of measured ones."""
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
@@ -132,7 +145,7 @@ def _fate(report: PruneReport, stored: Verdict) -> str:
 
 def _expected(report: PruneReport, selection: Selection, of: str) -> str:
     if any(map(is_guess, report.notes)) or report.counts()["candidates"] == 1:
-        return "how sure that is, is not known"
+        return "no error is promised: the report rests on a guess, or has one candidate"
     if selection.expected_share is None or selection.chance_dropped is None:
         when = " before compiling" if selection is report.compiled else ""
         return f"the error of {report.scorer}{when} was never measured"
@@ -169,13 +182,11 @@ def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTabl
     axes = varying([verdict.config for one in among for verdict in one.verdicts])
     columns = [Column("record", "record", left=True)] if stored else []
     columns += [Column(axis, axis) for axis in axes]
-    columns += [Column("rank", "place"), *_terms(report), Column("pred us", "predicted_us", _known)]
-    columns += [Column(*measured, number) for measured in _MEASURED if _has(report, measured[1])]
-    columns += [Column("RSD", "measured_rsd", share)] if _has(report, "measured_rsd") else []
-    columns += [Column("limit", "bottleneck", lambda name: name or "", left=True)]
-    columns += [Column(*feature) for feature in COLUMNS]
+    columns += [Column("rank", "place"), *_terms(report), TIMES[0]]
+    columns += [column for column in TIMES[1:] if _has(report, column.place)]
+    columns += [Column("limit", "bottleneck", lambda name: name or "", left=True), *COLUMNS]
     title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
-    spare = ["p90 us", "p99 us", "RSD", *(heading for heading, _, _ in reversed(COLUMNS))]
+    spare = ["p90 us", "p99 us", "RSD", *(column.heading for column in reversed(COLUMNS))]
     return rows_table(title, rows, columns, spare=spare)
 
 
@@ -188,19 +199,8 @@ def _terms(report: PruneReport) -> list[Column]:
     return [Column("score", "score", _known), *terms] if terms else []
 
 
-_MEASURED: Final = (
-    ("meas us", "measured_us"),
-    ("p90 us", "measured_p90_us"),
-    ("p99 us", "measured_p99_us"),
-)
-
-
 def _has(report: PruneReport, name: str) -> bool:
     return any(verdict.row().get(name) is not None for verdict in report.verdicts)
-
-
-def _known(value: float | None) -> str:
-    return "" if value is None else number(value)
 
 
 def _row(config: Config, verdict: Verdict | None) -> dict[str, Any]:

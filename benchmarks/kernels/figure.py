@@ -13,7 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asmtune.report.figures import COLOURS, MARKERS, RULE, WIDTH, fitted_legend, look, saved
+from asmtune.workshop.roofline.figure_style import (
+    COLOURS,
+    MARKERS,
+    RULE,
+    WIDTH,
+    fitted_legend,
+    look,
+    saved,
+)
 from benchmarks.harness import DOCS
 from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.rows import compared, summary

@@ -37,7 +37,6 @@ FILES = {
 }
 MATMUL = "prune-report tiled_matmul"
 PLAIN = "prune-report {}/plain.py:plain --grid 1 --arg x_ptr=fp16 --arg n=1000"
-SIZED = "prune-report {}/plain.py:plain --grid 1 --arg n=1000 --axis BLOCK=128"
 MISTAKES = f"""
 prune-report | Missing argument 'KERNEL'
 prune-report matmull | unknown kernel 'matmull': the kernels are .*mean matmul?
@@ -46,15 +45,10 @@ prune-report {{}}/plain.py | defines no 'kernel'
 prune-report {{}}/plain.py:plan | defines no 'plan'; did you mean plain?
 prune-report {{}}/plain.py:not_a_kernel | is not a Triton kernel
 prune-report {{}}/raises.py | raises.py, line 1: ZeroDivisionError
-prune-report {{}}/bytes.py | null bytes
-prune-report {{}}/exits.py | exits.py
 prune-report {{}}/ | a folder; name a Python file in it
-explain {{}}/syntax.py | syntax.py, line 2: invalid syntax
 prune-report {{}}/gone.json | gone.json: cannot be read
 prune-report {TIMINGS} | timings.json: no report: expected the JSON of
 prune-report {{}}/deep.json | nested too deeply
-prune-report {{}}/gone.json --target A100 | --target is for kernels
-prune-report {{}}/doubled.py --timings x.json | --timings x.json: no such run or file
 prune-report {{}}/doubled.py --timings store | no record of doubled.*H200: miss
 prune-report {{}}/doubled.py --timings {TIMINGS} | the report is of doubled
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
@@ -64,63 +58,25 @@ targets show H2000 | target 'H2000' is unknown; did you mean H200?
 {MATMUL} --dtype fp64 | matmul does not support fp64: one of fp16
 {MATMUL} --shape M=4096,N=4096 | the shape lacks K; write --shape M=4096
 {MATMUL} --shape M=1,N | --shape: 'N' is not NAME=VALUE
-{MATMUL} --shape M=1e9,N=1,K=1 | expected a whole number, written as 1000000000
 {MATMUL} --shape M={"9" * 11},N={"9" * 11},K=1 | overflow
 {MATMUL} --axis BLOCK_Q=1 | unknown axis 'BLOCK_Q': the axes are BLOCK_M
-{MATMUL} --axis BLOCK_M=16, | --axis: 'BLOCK_M=16,' is not NAME=VALUE,VALUE
 {MATMUL} --axis BLOCK_M=1 --axis BLOCK_M=2 | --axis: BLOCK_M is given twice
-{MATMUL} --axis BLOCK_M=16,16 | axis 'BLOCK_M' repeats a value
 {MATMUL} --axis num_warps=6.5 | axis 'num_warps' has 6.5: expected a power of two
-{MATMUL} --axis num_stages=1000000 | expected a whole number from 1 to 100
-{MATMUL} --axis BLOCK_M=16 --axis BLOCK_N=32 --axis num_warps=8 | no feasible point among 12
 {PLAIN} | no value for BLOCK
-{PLAIN} --arg q=1 | has no parameter 'q': its parameters are x_ptr, n
-{PLAIN} --arg n=1 | --arg: n is given twice
 {PLAIN} --shape n=4 | --shape and --dtype are for kernel modules
-{PLAIN} --axis n=4 --axis BLOCK=64 | both an argument and an axis
-{MATMUL} --arg M=4 | --arg is for a function, named as
-{MATMUL} --grid 1 | --grid is for a function
-{SIZED} --arg x_ptr=fp17 | unknown dtype 'fp17'
-{SIZED} --arg x_ptr=fp16[n | a pointer is written as x_ptr=fp16[M,K]
-{SIZED} --arg x_ptr=fp16[m] | no number is called 'm'; known: n, BLOCK
-{SIZED} --arg x_ptr=fp16[1099511627776,1099511627776] | --arg x_ptr=.*overflow
-{SIZED} --arg x_ptr=fp16 --grid x_ptr | no number is called 'x_ptr'
-{SIZED} --arg x_ptr=fp16 --grid n//2000 | under n=1000, is 0; expected a
-{SIZED} --arg x_ptr=fp16 --grid "__import__('os')" | no function is called '__import__'
-{SIZED} --arg x_ptr=fp16 --arg rows=4 | parameter 'rows'.*no size names it
-prune-report {{}}/doubled.py --compile 0 | compile 0: the least is 1; give auto, a number such as 20
+{MATMUL} --arg M=4 | --arg is for a function
 prune-report {{}}/doubled.py --compile 2 --scorer chance | chance ranks only what is compiled
-prune-report {{}}/doubled.py --keep 150% | keep 150%: above 0% and up to 100%; give auto
-prune-report {{}}/doubled.py --keep abc | keep 'abc' is not a number of configs; give auto
-prune-report {{}}/doubled.py --keep auto --scorer chance | the error of chance was never measured
-prune-report {{}}/doubled.py --format xml | --format
-prune-report {{}}/doubled.py --nonsense | --nonsense
-pruned-report | No such command
-explain {{}}/doubled.py --config BLOK=64 | no axis 'BLOK'; the axes are BLOCK
-explain {{}}/doubled.py --config num_warps=x | num_warps is 'x': expected a whole
-model replay {{}}/absent.json --kernels {{}} | No such file
-model replay {{}}/bytes.json --kernels {{}} | bytes.json
 model replay {TIMINGS} | --kernels
-model replay {TIMINGS} --kernels {{}} | kernel 'barriers' of the oracle: no
 roofline {{}}/doubled.py --shapes {{}}/bytes.json | bytes.json: no text
 roofline {{}}/doubled.py --shapes {{}}/deep.json | line 1: .*not NAME=VALUE
 prune-report {{}}/raises.py -o /proc/o.json | --output /proc/o.json:
 prune-report {{}}/raises.py -o {{}}/list.json/o | no such folder
 model train {TIMINGS} --kernels {{}} --output {TIMINGS} | is that file; name another one
 roofline {{}}/raises.py -o {{}}/a.bmp | tells no form
-roofline {{}}/raises.py -o {{}}/a.svg -o {{}}/a.svg | is that file
-prune-report {{}}/raises.py --target {{}}/null.json | must hold a JSON object
 explain {{}}/raises.py --scorer x | unknown scorer 'x'
 roofline {{}}/raises.py --dtype fp99 | unknown dtype 'fp99'
 bench {{}}/raises.py --output {{}}/o.json --processes 0 | --processes
 model collect {{}}/raises.py --output {{}}/o.json --seconds nan | --seconds
-check {{}}/a.json --baseline {{}}/b.json --threshold nan | --threshold 'nan': expected a share
-check {{}}/bytes.json --baseline {{}}/bytes.json | bytes.json
-cache show zz | expected hex digits
-cache ls --store {{}} | is no file; name a file
-cache clear | pass --yes
-import {{}}/bytes.json | bytes.json
-run --store {{}} {{}}/plain.py | a folder; name the store's file
 """
 """Command lines, each with what its one line of error says: parts between `.*`, in order."""
 WRITE = ("prune-report", "tune", "bench", "model collect")
@@ -172,26 +128,21 @@ def test_a_kernel_that_does_not_compile(command: str, commands: Commands) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("field", "value", "says"),
     [
-        (lambda figures: figures.pop("sms"), "sms"),
-        (lambda figures: figures.pop("shared_bytes_per_block"), "shared_bytes_per_block"),
-        (lambda figures: _negate(figures, "registers_per_sm"), "registers_per_sm"),
-        (lambda figures: _negate(figures, "l2_bytes"), "l2_bytes"),
-        (lambda figures: figures.update(clock_hz=1980), "no device has it below 1e+06; .* hertz"),
-        (lambda figures: figures.update(dram_bytes_per_s=4800), "dram_bytes_per_s is 4800, and no"),
-        (lambda figures: figures.update(sms=10**9), "sms is 1e+09, and no device has it above"),
+        ("sms", None, "sms"),
+        ("registers_per_sm", -1, "registers_per_sm"),
+        ("clock_hz", 1980, "no device has it below 1e\\+06; .* hertz"),
+        ("sms", 10**9, "sms is 1e\\+09, and no device has it above"),
     ],
 )
-def test_a_target_file(change: Any, says: str, commands: Commands) -> None:
-    """A missing or negative field of the user's own target is named."""
-    document = descriptor_of(load_target("H200"))
-    change(document)
+def test_a_target_file(field: str, value: int | None, says: str, commands: Commands) -> None:
+    """A missing field of the user's own target, or one that no device has, is named."""
+    document = {**descriptor_of(load_target("H200")), field: value}
     path = commands.folder / "mine.json"
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps({n: v for n, v in document.items() if v is not None}))
     line = commands.refused("prune-report", "{}/doubled.py", "--target", str(path))
-    assert re.search(says.replace("+", r"\+"), line)
-    assert "mine.json" in line
+    assert re.search(f"mine.json.*{says}", line)
 
 
 @pytest.mark.parametrize(
@@ -218,15 +169,7 @@ def test_a_folder_of_targets_that_cannot_be_read(
     assert re.search(says, commands.refused(*command))
 
 
-def _negate(figures: dict[str, Any], name: str) -> None:
-    value = figures[name]
-    if isinstance(value, dict):
-        value["value"] = -value["value"]
-    else:
-        figures[name] = -value
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> None:
     """A file of timings that is cut off in the middle is told in one line."""
@@ -234,10 +177,8 @@ def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> Non
     data = gzip.compress(data) if zipped else data
     path = commands.folder / "timings"
     path.write_bytes(data[: int(len(data) * share)])
-    line = commands.refused(
-        "model", "replay", str(path), "--kernels", str(TIMINGS.parent / "kernels")
-    )
-    assert "cut off" in line
+    kernels = str(TIMINGS.parent / "kernels")
+    assert "cut off" in commands.refused("model", "replay", str(path), "--kernels", kernels)
 
 
 @pytest.mark.slow(seconds=3)
@@ -255,8 +196,8 @@ def test_an_unwritable_cache(commands: Commands, monkeypatch: pytest.MonkeyPatch
         ):
             ran = commands.run(*command)
             assert (ran.code, ran.err) == (0, "")
-            # What stands in for the folder gives the artifact whose code is counted.
-            assert command[0] != "explain" or "It has no loop" in ran.out
+            # What stands in for the folder gives the artifact whose resources are listed.
+            assert command[0] != "explain" or "Resources" in ran.out
     (line,) = (str(w.message) for w in told if w.category is ArtifactWarning)
     assert line.startswith("artifact folder")
     assert "ASMTUNE_CACHE_DIR" in line

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 import socket
 import sqlite3
 import subprocess
@@ -87,40 +89,35 @@ def test_reading_commands_make_no_store(path: Path) -> None:
     """Without a store, listing, checking and clearing work, and make no file."""
     assert run("ls").stdout == ""
     assert "no tuned config" in run("ls").stderr
-    assert run("ls", "--json").stdout == "[]\n"
+    assert run("ls", "--format", "json").stdout == "[]\n"
     assert run("verify").stdout == ""
     assert run("clear", "--yes").stdout.startswith("cleared 0 records")
     assert not path.parent.exists()
 
 
-def test_ls_in_a_pipe(filled: Path) -> None:
-    """In a pipe every record is one line of tab-separated cells under a header."""
-    lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
-    assert lines[0] == [
-        "key", "layer", "kernel", "shape", "covers", "dtypes", "device", "winner", "median_us",
-        "date", "timed", "failed",
+def listed(**env: str) -> list[dict[str, str]]:
+    """The rows of `ls` as CSV."""
+    return list(csv.DictReader(run("ls", "--format", "csv", **env).stdout.splitlines()))
+
+
+def test_ls_as_csv(filled: Path) -> None:
+    """Every record is a line under a header."""
+    rows = {row["key"]: row for row in listed()}
+    assert len(rows) == 3
+    row = rows[key_digest(record(1).key)[:12]]
+    assert set(row.pop("winner").split()) == {"BLOCK_M=128", "num_warps=8", "num_stages=3"}
+    assert [*row.values()][1:] == [
+        "store", "pkg.matmul", "M=1", "-", "a=fp16", "NVIDIA H200", "9.5", "2025-03-01", "2", "1",
     ]  # fmt: skip
-    assert len(lines) == 4
-    assert [
-        key_digest(record(1).key)[:12], "store", "pkg.matmul", "M=1", "-", "a=fp16", "NVIDIA H200",
-        "BLOCK_M=128 num_warps=8 num_stages=3", "9.500", "2025-03-01", "2", "1",
-    ] in [sorted_winner(line) for line in lines[1:]]  # fmt: skip
-
-
-def sorted_winner(line: list[str]) -> list[str]:
-    """A line whose winner names its values in one order."""
-    order = {"BLOCK_M": 0, "num_warps": 1, "num_stages": 2}
-    winner = sorted(line[7].split(), key=lambda item: order[item.split("=")[0]])
-    return [*line[:7], " ".join(winner), *line[8:]]
 
 
 def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Filters hold for both layers, and the layer is a column."""
     monkeypatch.setattr(cache, "shipped_records", lambda: (record(9), record(9, "pkg.other")))
-    rows = json.loads(run("ls", "--json", "--kernel", "pkg.matmul").stdout)
+    rows = json.loads(run("ls", "--format", "json", "--kernel", "pkg.matmul").stdout)
     assert [(row["layer"], row["shape"]["M"]) for row in rows].count(("shipped", 9)) == 1
     assert {row["shape"]["M"] for row in rows if row["layer"] == "store"} == {1, 2}
-    rows = json.loads(run("ls", "--json", "--device", "NVIDIA B200").stdout)
+    rows = json.loads(run("ls", "--format", "json", "--device", "NVIDIA B200").stdout)
     assert [row["kernel"] for row in rows] == ["pkg.softmax"]
     assert rows[0]["median_us"] == 9.5
     assert rows[0]["winner"] == {"BLOCK_M": 128, "num_warps": 8, "num_stages": 3}
@@ -141,13 +138,18 @@ def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture
     made = record(1, f"{text}.k")
     with Store.open(path) as store:
         store.save(replace(made, key=replace(made.key, shape={text: -5}, device=text)))
-    header, line = (line.split("\t") for line in run("ls").stdout.splitlines())
-    row = dict(zip(header, line, strict=True))
+    (row,) = listed()
     assert [row["kernel"], row["device"]] == [f"'{text}.k", f"'{text}"]
-    assert row["shape"] == f"'{text}=-5"
-    assert row["covers"] == "-"
-    output.write_rows("", [{text: text, "number": -1.5, "whole": -2, "none": None}], False)
-    assert capsys.readouterr().out == f"'{text}\tnumber\twhole\tnone\n'{text}\t-1.500\t-2\t-\n"
+    assert (row["shape"], row["covers"]) == (f"'{text}=-5", "-")
+    output.write_rows("", [{text: text, "number": -1.5, "none": None}], output.RowForm.CSV)
+    assert capsys.readouterr().out == f"'{text},number,none\n'{text},-1.5,\n"
+
+
+def test_a_list_goes_to_a_file(filled: Path, tmp_path: Path) -> None:
+    """Each form of a list can be written to a file, and is what stdout gets."""
+    for form in ("text", "json", "csv"):
+        run("ls", "--format", form, "-o", str(tmp_path / "rows"))
+        assert (tmp_path / "rows").read_text() == run("ls", "--format", form).stdout
 
 
 def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +159,6 @@ def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.Monk
     done = run("export", "-", "--samples")
     assert {r.key.shape["M"] for r in interchange.loads(done.stdout, "-")} == {1, 2, 3}
     assert done.stderr == "exported 3 records to -\n"
-    assert json.loads(run("export", "-", "--json").stderr) == {"exported": 3}
     run("export", "tuned.json", "--samples")
     assert (tmp_path / "tuned.json").read_text() == done.stdout
     assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "tuned.json"])
@@ -166,19 +167,13 @@ def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.Monk
 def test_show(filled: Path) -> None:
     """A record is shown by a prefix of its key, with its timings, fastest first."""
     text = run("show", key_digest(record(2).key)[:10].upper()).stdout
-    assert "\ntriton\t3.6.0\n" in text
-    assert text.index("\t9.500\t") < text.index("\t12.000\t")
+    assert re.search(r"triton +│ 3\.6\.0", text)
+    assert text.index(" 9.500 ") < text.index(" 12.000 ")
     assert "BLOCK_M=512" in text
     assert "registers at ptxas: too many" in text
-
-
-def test_show_json(filled: Path) -> None:
-    """As JSON a record is the reviewed form's, with digest and layer."""
-    value = json.loads(run("show", key_digest(record(2).key), "--json").stdout)
-    assert value.pop("key_digest") == key_digest(record(2).key)
-    assert value.pop("layer") == "store"
-    assert value["covers"] == []
-    assert value["key"]["shape"] == {"M": 2}
+    value = json.loads(run("show", key_digest(record(2).key), "--format", "json").stdout)
+    assert value["key_digest"] == key_digest(record(2).key)
+    assert (value["layer"], value["covers"], value["key"]["shape"]) == ("store", [], {"M": 2})
     assert [m["samples_us"] for m in value["measurements"]] == [[12.0], [9.5, 9.625]]
 
 
@@ -196,15 +191,12 @@ def test_what_a_key_covers(path: Path) -> None:
         store.save(bucketed(shape))
         cut = bucketed({"between(16, M)": 17})
         store.save_outcomes(cut.key, cut.provenance, cut.measurements)
-    header, done, unfinished = (line.split("\t") for line in run("ls").stdout.splitlines())
-    column = header.index("covers")
-    assert done[column] == "; ".join(expected)
-    assert unfinished[column] == "M 17 or more"
-    rows = json.loads(run("ls", "--json").stdout)
+    assert [row["covers"] for row in listed()] == ["; ".join(expected), "M 17 or more"]
+    rows = json.loads(run("ls", "--format", "json").stdout)
     assert [row["covers"] for row in rows] == [expected, ["M 17 or more"]]
     digits = key_digest(bucketed(shape).key)
-    assert f"covers\t{'; '.join(expected)}\n" in run("show", digits).stdout
-    assert json.loads(run("show", digits, "--json").stdout)["covers"] == expected
+    assert "; ".join(expected) in run("show", digits).stdout
+    assert json.loads(run("show", digits, "--format", "json").stdout)["covers"] == expected
 
 
 def test_show_refusals(path: Path) -> None:
@@ -213,13 +205,13 @@ def test_show_refusals(path: Path) -> None:
         store.save_all(record(m) for m in range(17))
     digits = [key_digest(record(m).key)[0] for m in range(17)]
     common = next(d for d in digits if digits.count(d) > 1)
-    absent = key_digest(record(99).key)
-    assert "expected hex digits" in refused(InputError, "show", "xyz")
-    assert "expected hex digits" in refused(InputError, "show", "")
-    assert "no records start so" in refused(InputError, "show", absent)
-    assert f"{digits.count(common)} records start so; give more" in refused(
-        InputError, "show", common
-    )
+    for prefix, says in (
+        ("xyz", "expected hex digits"),
+        ("", "expected hex digits"),
+        (key_digest(record(99).key), "no records start so"),
+        (common, f"{digits.count(common)} records start so; give more"),
+    ):
+        assert says in refused(InputError, "show", prefix)
 
 
 def test_export_and_import(filled: Path, tmp_path: Path) -> None:
@@ -228,10 +220,21 @@ def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     text = run("export", str(file), "--kernel", "pkg.matmul", "--samples").stdout
     assert text == f"exported 2 records to {file}\n"
     filled.unlink()
-    assert json.loads(run("import", str(file), "--json").stdout) == {"imported": 2}
+    (tmp_path / "newer.json").write_text('{"format": "asmtune-tuned", "version": 3}')
+    line = refused(InputError, "import", str(tmp_path / "newer.json"))
+    assert "version is 3, and this asmtune reads 1: " in line
+    assert not filled.exists()
+    assert run("import", str(file)).stdout == f"imported 2 records from {file}\n"
     with Store.open(filled) as store:
         kept = {r.key.shape["M"]: r for r in store.records()}
     assert kept == {1: record(1), 2: record(2)}
+    assert run("export", str(file), "--fastest", "1").exit_code == 0
+    for one in interchange.read(file):
+        assert [timing.config for timing in one.measurements] == [one.winner]
+        assert one.failures == ()
+    line = refused(InputError, "export", str(tmp_path / "f.json"), "--kernel", "pkg.none")
+    assert "no record of kernel pkg.none on device (any)" in line
+    assert not (tmp_path / "f.json").exists()
 
 
 def test_import_of_stdin(filled: Path, tmp_path: Path) -> None:
@@ -242,57 +245,34 @@ def test_import_of_stdin(filled: Path, tmp_path: Path) -> None:
     with here, there:
         there.sendall((tmp_path / "f.json").read_bytes())
         there.shutdown(socket.SHUT_WR)
-        command = [sys.executable, "-m", "asmtune", "import", "-", "--json"]
+        command = [sys.executable, "-m", "asmtune", "import", "-"]
         done = subprocess.run(command, stdin=here, capture_output=True, check=True)
-    assert json.loads(done.stdout) == {"imported": 3}
+    assert done.stdout == b"imported 3 records from -\n"
     with Store.open(filled) as store:
         assert len(store.records()) == 3
 
 
-def test_export_of_the_fastest(filled: Path, tmp_path: Path) -> None:
-    """With a number of timings to keep, the winner's is one of them, and failures are left out."""
-    file = tmp_path / "out.json"
-    assert run("export", str(file), "--fastest", "1").exit_code == 0
-    for kept in interchange.read(file):
-        assert [timing.config for timing in kept.measurements] == [kept.winner]
-        assert kept.failures == ()
-
-
-def test_export_of_nothing(filled: Path, tmp_path: Path) -> None:
-    """An export that no record matches is refused and writes no file."""
-    text = refused(InputError, "export", str(tmp_path / "f.json"), "--kernel", "pkg.none")
-    assert "no record of kernel pkg.none on device (any)" in text
-    assert not (tmp_path / "f.json").exists()
-
-
-def test_import_of_a_malformed_file(path: Path, tmp_path: Path) -> None:
-    """A malformed file is refused before a store is made."""
-    (tmp_path / "f.json").write_text('{"format": "asmtune-tuned", "version": 3}')
-    assert "version is 3, and this asmtune reads 1: " in refused(
-        InputError, "import", str(tmp_path / "f.json")
-    )
-    assert not path.exists()
-
-
 def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sound store exits with 0; a damaged row and a malformed shipped file with 1, both named."""
+    """A sound store exits with 0; damaged rows and a malformed shipped file with 1, all named."""
     assert run("verify").stdout == ""
+    with Store.open(filled) as store:
+        store.save_outcomes(record(7).key, record(7).provenance, record(7).measurements)
+    damaged, cut = (key_digest(record(m).key) for m in (2, 7))
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
-        digest = key_digest(record(2).key)
-        connection.execute("UPDATE keys SET winner = '' WHERE digest = ?", (digest,))
+        connection.execute("UPDATE keys SET winner = '' WHERE digest = ?", (damaged,))
+        connection.execute("UPDATE trials SET outcome = '' WHERE id = (SELECT max(id) FROM trials)")
 
     def malformed() -> Any:
         raise InputError("asmtune.shipped/x.json: not JSON")
 
     monkeypatch.setattr(cache, "shipped_records", malformed)
-    result = CliRunner().invoke(app, ["cache", "verify", "--json"])
+    result = CliRunner().invoke(app, ["cache", "verify", "--format", "json"])
     assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert [finding["place"] for finding in found] == [f"{digest[:12]} pkg.matmul", "shipped"]
+    places = {finding["place"] for finding in json.loads(result.stdout)}
+    assert places == {f"{damaged[:12]} pkg.matmul", f"{cut[:12]} pkg.matmul", "shipped"}
     plain = CliRunner().invoke(app, ["cache", "verify"])
-    assert plain.exit_code == 1
-    assert len(plain.stdout.splitlines()) == 3
-    assert "2 problems" in plain.stderr
+    assert (plain.exit_code, "3 problems" in plain.stderr) == (1, True)
+    assert all(place in plain.stdout for place in places)
 
 
 def test_damaged_store(path: Path) -> None:
@@ -305,25 +285,18 @@ def test_damaged_store(path: Path) -> None:
 
 
 def test_clear_wants_yes(filled: Path) -> None:
-    """Nothing is deleted without --yes; with it, what the filters name."""
+    """Nothing is deleted without --yes; with it, what the filters name, damaged or not."""
     assert "pass --yes" in refused(InputError, "clear", "--kernel", "pkg.matmul")
     with Store.open(filled) as store:
         assert len(store.records()) == 3
-        assert json.loads(run("clear", "--kernel", "pkg.matmul", "--yes", "--json").stdout) == {
-            "cleared": 2,
-            "unfinished": 0,
-        }
-        assert [r.key.kernel for r in store.records()] == ["pkg.softmax"]
-
-
-def test_clear_removes_a_damaged_record(filled: Path) -> None:
-    """A record that cannot be read can be cleared, as the message of `ls` says."""
+    told = run("clear", "--kernel", "pkg.matmul", "--yes").stdout
+    assert told.startswith("cleared 2 records and 0 unfinished runs from ")
+    assert [row["kernel"] for row in listed()] == ["pkg.softmax"]
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         connection.execute("UPDATE keys SET winner = '' WHERE kernel = 'pkg.softmax'")
-    text = refused(StoreError, "ls")
-    assert "asmtune cache clear --kernel 'pkg.softmax' --yes" in text
+    assert "asmtune cache clear --kernel 'pkg.softmax' --yes" in refused(StoreError, "ls")
     run("clear", "--kernel", "pkg.softmax", "--yes")
-    assert len(run("ls").stdout.splitlines()) == 3
+    assert listed() == []
 
 
 @pytest.mark.parametrize("layer", ["predicted", "small"])
@@ -335,7 +308,9 @@ def test_what_is_only_predicted(filled: Path, layer: str) -> None:
     guess = StoredPrediction(key, Config({"BLOCK_M": 16}), 5.5, made_with)
     with Store.open(filled) as store:
         store.save_prediction(guess)
-    listed = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == layer]
+    listed = [
+        row for row in json.loads(run("ls", "--format", "json").stdout) if row["layer"] == layer
+    ]
     assert [(row["key"], row["winner"]["BLOCK_M"], row["median_us"]) for row in listed] == [
         (key_digest(key)[:12], 16, None)
     ]
@@ -351,13 +326,13 @@ def test_unfinished_runs(filled: Path) -> None:
     cut = record(7)
     with Store.open(filled) as store:
         store.save_outcomes(cut.key, cut.provenance, cut.measurements, cut.failures)
-    (row,) = [row for row in json.loads(run("ls", "--json").stdout) if row["layer"] == "unfinished"]
+    (row,) = [
+        row
+        for row in json.loads(run("ls", "--format", "json").stdout)
+        if row["layer"] == "unfinished"
+    ]
     assert (row["timed"], row["failed"], row["winner"], row["median_us"]) == (2, 1, None, None)
     assert (row["shape"], row["date"]) == ({"M": 7}, "2025-03-01")
-    lines = [line.split("\t") for line in run("ls").stdout.splitlines()]
-    assert [line[7:] for line in lines if line[1] == "unfinished"] == [
-        ["-", "-", "2025-03-01", "2", "1"]
-    ]
     text = refused(InputError, "show", key_digest(cut.key)[:12])
     assert "no record yet: 2 configs of pkg.matmul are timed" in text
     text = run("clear", "--kernel", "pkg.matmul", "--yes").stdout
@@ -366,28 +341,15 @@ def test_unfinished_runs(filled: Path) -> None:
         assert store.unfinished() == []
 
 
-def test_verify_names_damaged_timings(filled: Path) -> None:
-    """A damaged timing of an unfinished run is a problem, named by its key."""
-    with Store.open(filled) as store:
-        store.save_outcomes(record(7).key, record(7).provenance, record(7).measurements)
-    with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
-        connection.execute("UPDATE trials SET winner = '' WHERE id = 1")
-    result = CliRunner().invoke(app, ["cache", "verify"])
-    assert result.exit_code == 1
-    assert (
-        f"\n{key_digest(record(7).key)[:12]} pkg.matmul\tits values do not match" in result.stdout
-    )
-
-
 def test_store_by_option_and_by_variable(path: Path, tmp_path: Path) -> None:
     """`--store` names the store, a path or a URL; without it ASMTUNE_STORE_URL does."""
     there = tmp_path / "there.sqlite"
     with Store.open(there) as store:
         store.save(record(9))
     for where in (str(there), f"sqlite:///{there}"):
-        (row,) = json.loads(run("ls", "--json", "--store", where).stdout)
+        (row,) = json.loads(run("ls", "--format", "json", "--store", where).stdout)
         assert row["shape"] == {"M": 9}
-        (row,) = json.loads(run("ls", "--json", ASMTUNE_STORE_URL=where).stdout)
+        (row,) = json.loads(run("ls", "--format", "json", ASMTUNE_STORE_URL=where).stdout)
         assert row["shape"] == {"M": 9}
     digits = key_digest(record(9).key)[:12]
     assert "BLOCK_M" in run("show", digits, "--store", str(there)).stdout

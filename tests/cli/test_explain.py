@@ -47,18 +47,6 @@ def ragged(x_ptr, length_ptr, y_ptr, n, BLOCK: tl.constexpr):
 """
 )
 
-PARTIAL = (
-    HEAD
-    + """
-@triton.jit
-def backward(x_ptr, dx_ptr, partial_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
-    tl.store(dx_ptr + at, x * 2.0, mask=at < n)
-    tl.store(partial_ptr + tl.program_id(0), tl.sum(x))
-"""
-)
-
 
 @pytest.fixture
 def sums(commands: Commands) -> tuple[str, ...]:
@@ -93,41 +81,17 @@ def _saved(loaded: LoadedKernel, **more: Any) -> TuneRecord:
     return record
 
 
-def first_block(text: str) -> str:
-    """Take the text before the tables."""
-    return text[: text.index("Resources")]
-
-
 def test_the_runner_up_stands_against_the_winner(commands: Commands) -> None:
     """The winner is held against rank 2, all others against rank 1."""
-    (report,) = json.loads(commands.run("prune-report", "{}/doubled.py", "--format", "json").out)[
-        "reports"
-    ]
-    ranked = sorted(
-        (v for v in report["verdicts"] if v["rank"] is not None), key=lambda v: v["rank"]
-    )
-    names = [" ".join(f"{axis}={value}" for axis, value in v["config"].items()) for v in ranked]
-    for place, words in (
-        (0, "the runner-up by roofline, rank 2"),
-        (1, "the winner by roofline, rank 1"),
-    ):
-        config = names[place].replace(" ", ",")
-        ran = commands.run(*DOUBLED, "--config", config)
+    ran = commands.run("prune-report", "{}/doubled.py", "--format", "json")
+    (report,) = json.loads(ran.out)["reports"]
+    configs = {v["rank"]: v["config"] for v in report["verdicts"]}
+    names = [[f"{axis}={value}" for axis, value in configs[rank].items()] for rank in (1, 2)]
+    told = ("the runner-up by roofline, rank 2", "the winner by roofline, rank 1")
+    for place, words in enumerate(told):
+        ran = commands.run(*DOUBLED, "--config", ",".join(names[place]))
         assert (ran.code, ran.err) == (0, "")
-        assert f"\nagainst {names[1 - place]}: {words}" in ran.out
-
-
-@pytest.mark.parametrize("block", [128, 512])
-def test_a_workspace_is_told(commands: Commands, block: int) -> None:
-    """An output that depends on the config is named, with how it is compared; others are not."""
-    (commands.folder / "partial.py").write_text(PARTIAL)
-    values = ("--arg", "x_ptr=fp32[n]", "--arg", "dx_ptr=fp32[n]", "--arg", "partial_ptr=fp32[400]")
-    axes = ("--axis", "BLOCK=128,512", "--config", f"BLOCK={block}", "--grid", "cdiv(n, BLOCK)")
-    ran = commands.run("explain", "{}/partial.py:backward", *values, "--arg", "n=40960", *axes)
-    assert ran.code == 0, ran.err
-    line = "partial_ptr: workspace of each config (rows = programs along axis 0), compared by its"
-    assert " ".join(ran.out.split()).count(line) == 1
-    assert ran.out.count("workspace") == 1
+        assert f"\nagainst {' '.join(names[1 - place])}: {words}" in ran.out
 
 
 def test_against_a_config_by_assignments(commands: Commands) -> None:
@@ -185,38 +149,34 @@ def test_a_stale_record_is_told_and_left(commands: Commands, stored: TuneRecord)
 @pytest.mark.slow
 @pytest.mark.parametrize(("language", "opcode"), [("ptx", "ld.global"), ("sass", "LDG.E")])
 def test_code(language: str, opcode: str, commands: Commands, sums: tuple[str, ...]) -> None:
-    """The hottest loop in either language, with trips and source lines."""
+    """The hottest loop in either language, with source lines, and trips of PTX's."""
     ran = commands.run(*sums, "--config", "BLOCK=1024", "--code", language)
     assert (ran.code, ran.err) == (0, "")
     assert f"{language.upper()} instructions of a thread" in ran.out
     loop = ran.out[ran.out.index(f"Hottest loop in {language.upper()}: depth 1, ") :]
-    assert "40 trips a program; lines of sums.py" in loop
+    assert "; lines of sums.py" in loop
+    assert ("40 trips a program" in loop) is (language == "ptx")
     source = 1 + SUMS[: SUMS.index("total += ")].count("\n")
     (line, *_) = (line for line in loop.splitlines() if opcode in line)
     assert line.split()[0] == str(source)
 
 
-def test_code_without_debug_information(
+def test_code_that_cannot_be_had(
     commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The view says so; the loop and its trips are there all the same."""
-    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
-    ran = commands.run(*sums, "--config", "BLOCK=1024", "--code", "sass", "--alone")
-    assert "compiled without debug information" in ran.out
-    assert "40 trips a program\n" in ran.out
-
-
-def test_code_without_the_tool(
-    commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SASS that cannot be had is told in a line, and the rest is shown."""
+    """Lines without sources, and SASS without its tool, are told; the rest is shown."""
     from asmtune.triton_api import compiler
 
     def missing() -> str:
         raise RuntimeError("Cannot find nvdisasm")
 
+    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
+    asked = (*sums, "--config", "BLOCK=1024", "--code", "sass", "--alone")
+    ran = commands.run(*asked)
+    assert "compiled without debug information" in ran.out
+    assert "Hottest loop in SASS: depth 1, " in ran.out
     monkeypatch.setattr(compiler, "disassembler", missing)
-    ran = commands.run(*sums, "--alone", "--code", "sass")
+    ran = commands.run(*asked)
     assert ran.code == 0
     assert "its code cannot be shown: tool at sass: Cannot find nvdisasm; install" in ran.out
     assert "Resources" in ran.out
@@ -225,7 +185,8 @@ def test_code_without_the_tool(
 @pytest.mark.slow
 def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
     """The verdict's document has terms that sum to the time, the comparison and the code."""
-    ran = commands.run(*sums, "--config", "BLOCK=1024,num_warps=2", "--json", "--code", "sass")
+    config = ("--config", "BLOCK=1024,num_warps=2")
+    ran = commands.run(*sums, *config, "--format", "json", "--code", "ptx")
     document = json.loads(ran.out)
     assert document["format"] == "asmtune-verdict"
     predicted = document["verdict"]["predicted_us"]
@@ -234,14 +195,14 @@ def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
     other = comparison["other"]["predicted_us"]
     gaps = [term["own"] - term["other"] for term in comparison["terms"]]
     assert sum(gaps) == pytest.approx(predicted - other, abs=0.02)
-    assert document["code"]["language"] == "SASS"
+    assert document["code"]["language"] == "PTX"
     assert document["code"]["hot"]["times"] == 40
     (suggestion,) = document["suggestions"]
     assert suggestion["words"].startswith("num_warps 2 -> 4: ")
     assert suggestion["config"]["predicted_us"] < predicted
     largest = max(document["terms_us"], key=lambda name: document["terms_us"][name])
     assert document["verdict"]["bottleneck"] == largest
-    bare = json.loads(commands.run(*sums, "--json", "--alone").out)
+    bare = json.loads(commands.run(*sums, "--format", "json", "--alone").out)
     assert bare["comparison"] is None
     assert bare["suggestions"] == []
     assert "code" not in bare
@@ -263,10 +224,10 @@ def test_a_guess_is_told(commands: Commands) -> None:
     asked = ("explain", "{}/ragged.py:ragged", *values, "--arg", "n=4096", "--axis", "BLOCK=128")
     line = 1 + RAGGED[: RAGGED.index("for start")].count("\n")
     guess = f"line {line}: a loop that cannot be evaluated (loaded from memory): 32 trips assumed"
-    ran = commands.run(*asked, "--grid", "64", "--alone")
-    assert f"\n  a guess: {guess}\n" in first_block(ran.out)
+    ran = commands.run(*asked, "--grid", "64", "--alone", "--code", "ptx")
+    assert f"\n  a guess: {guess}\n" in ran.out
     assert "32 trips a program" in ran.out
-    document = json.loads(commands.run(*asked, "--grid", "64", "--alone", "--json").out)
+    document = json.loads(commands.run(*asked, "--grid", "64", "--alone", "--format", "json").out)
     assert document["guesses"] == [guess]
 
 

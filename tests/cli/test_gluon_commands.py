@@ -28,7 +28,7 @@ def test_a_gluon_function_is_reported(commands: Commands) -> None:
 
 def test_a_gluon_config_is_explained(commands: Commands) -> None:
     """Its time, its accesses by line, and its PTX are shown."""
-    ran = commands.run("explain", *ROWS, "--axis", "BLOCK=512,1024", "--target", "H200")
+    ran = commands.run("explain", *ROWS, "--axis", "BLOCK=512,1024", "--code", "ptx")
     assert (ran.code, ran.err) == (0, "")
     for part in ("predicted", "Memory accesses by line", "load of x_ptr", "Hottest loop in PTX"):
         assert part in ran.out

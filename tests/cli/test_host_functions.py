@@ -97,21 +97,22 @@ def test_the_launch_of_a_host_function(commands: Commands, file: Path) -> None:
 def test_axes_of_a_host_function(commands: Commands, file: Path) -> None:
     """A grid that is a function follows an axis; one that does not must be given."""
     named = ("--arg", "x=bf16[4096]", "--axis", "BLOCK=64,256", "--axis", "num_warps=4")
-    (report,) = reports(commands, f"{file}:follows", *named)
-    programs = {r["config"]["BLOCK"]: r["features"]["programs"] for r in report["verdicts"]}
-    assert programs == {64: 64, 256: 16}
+    for function, grid in (("follows", ()), ("fixed", ("--grid", "cdiv(n, BLOCK)"))):
+        (report,) = reports(commands, f"{file}:{function}", *named, *grid)
+        programs = {r["config"]["BLOCK"]: r["features"]["programs"] for r in report["verdicts"]}
+        assert programs == {64: 64, 256: 16}
     assert "--grid" in commands.refused("prune-report", f"{file}:fixed", *named)
-    (report,) = reports(commands, f"{file}:fixed", *named, "--grid", "cdiv(n, BLOCK)")
-    programs = {r["config"]["BLOCK"]: r["features"]["programs"] for r in report["verdicts"]}
-    assert programs == {64: 64, 256: 16}
 
 
-def test_equal_launches_are_one(commands: Commands, file: Path) -> None:
-    """Each launch that differs is reported, and `explain` takes one alone."""
+def test_equal_launches_are_one(commands: Commands, file: Path, tmp_path: Path) -> None:
+    """Each launch that differs is reported, also when it is read; `explain` takes one alone."""
     arguments = (f"{file}:twice", "--arg", "x=fp16[512]", "--arg", "y=fp16[64]")
-    found = reports(commands, *arguments)
-    programs = [report["verdicts"][0]["features"]["programs"] for report in found]
-    assert programs == [4, 1, 8]
+    path = str(tmp_path / "two.json")
+    assert commands.run("prune-report", *arguments, "--format", "json", "-o", path).code == 0
+    found = json.loads(Path(path).read_text())["reports"]
+    assert [report["verdicts"][0]["features"]["programs"] for report in found] == [4, 1, 8]
+    titles = commands.run("prune-report", path).out.splitlines()
+    assert sum(line.startswith("double ") for line in titles) == 3
     assert "3 launches" in commands.refused("explain", *arguments)
     assert "launches double" in commands.refused("prune-report", *arguments, "--kernel", "triple")
 
@@ -321,17 +322,6 @@ def test_blocks_of_the_hosts_descriptors_hold(commands: Commands) -> None:
     )
     named = ("--arg", "x=fp16[64,64]", "--axis", "BLOCK=16,32", "--grid", "1")
     assert "pre_hook" in commands.refused("prune-report", f"{path}:copy", *named)
-
-
-@pytest.mark.slow(seconds=4)
-def test_two_kernels_stay_apart(commands: Commands, file: Path, tmp_path: Path) -> None:
-    """Reports of several launches are shown launch by launch, also when they are read again."""
-    path = tmp_path / "two.json"
-    named = ("--arg", "x=fp16[512]", "--arg", "y=fp16[64]")
-    ran = commands.run("prune-report", f"{file}:twice", *named, "--format", "json", "-o", str(path))
-    assert ran.code == 0
-    titles = commands.run("prune-report", str(path)).out.splitlines()
-    assert sum(line.startswith("double ") for line in titles) == 3
 
 
 def test_auto_keeps_what_the_list_gives(commands: Commands) -> None:

@@ -150,7 +150,7 @@ def test_each_form_is_read_alike(
     assert report["counts"]["candidates"] == len(wanted)
     kept = next(verdict for verdict in report["verdicts"] if verdict["kept"])
     values = ",".join(f"{n}={kept['config'][n]}" for n in ("BLOCK", "num_warps"))
-    explained = read(commands, "explain", subject, *given, "--config", values, "--json")
+    explained = read(commands, "explain", subject, *given, "--config", values, "--format", "json")
     assert explained["verdict"]["config"] == kept["config"]
     assert explained["verdict"]["predicted_us"] == kept["predicted_us"]
     assert explained["ranked"] == sum(one["rank"] is not None for one in report["verdicts"])

@@ -69,27 +69,29 @@ def verdict_on(report: dict[str, Any], config: Config) -> dict[str, Any]:
 def test_it_is_kept_and_ranked_on_each_target(
     commands: Commands, record: TuneRecord, tmp_path: Path
 ) -> None:
-    """Where one rank is kept, the record's config is kept too, with its own rank and a mark."""
+    """Where one rank is kept, the record's config is kept too, with its own rank and a mark.
+
+    Its JSON is shown again with the marked row.
+    """
     save(tmp_path, replace(record, winner=LAST))
     targets = ("--target", "H200", "--target", "A100", "--keep", "1", "--shape", "n=100")
     reports = reported(commands, *stored(record, *targets))
     plain = reported(commands, "prune-report", "{}/doubled.py", *targets)
-    assert reports.keys() == plain.keys() == {"H200", "A100"}
     for target, report in reports.items():
         own, without = verdict_on(report, LAST), verdict_on(plain[target], LAST)
-        assert own["kept"]
-        assert not without["kept"]
+        assert (own["kept"], without["kept"]) == (True, False)
         assert own["rank"] == without["rank"] == 4
         assert report["stored"] == LAST.to_dict()
         assert "stored" not in plain[target]
         assert own["reasons"][-1]["rule"] == "stored"
-    text = commands.run(*stored(record, *targets)).out
-    marked = [line for line in text.splitlines() if line.startswith(" stored")]
-    assert ["256" in line for line in marked] == [True, True]
-    for target in reports:
+    saved = str(commands.folder / "saved.json")
+    assert commands.run(*stored(record, *targets, "--format", "json", "-o", saved)).code == 0
+    text = commands.run("prune-report", saved).out
+    assert sum(line.startswith(" stored") and "256" in line for line in text.splitlines()) == 2
+    for target in ("H200", "A100"):
         assert f"{target}: stored {LAST}: rank 4 of 4, " in text
         assert f"{target}: stored: config of the record" in text
-    assert "stored" not in commands.run("prune-report", "{}/doubled.py", *targets).out
+    assert "--stored is for kernels" in commands.refused(*stored(record, kernel=saved))
 
 
 def test_a_config_that_does_not_fit_has_its_reason(
@@ -111,14 +113,6 @@ def test_a_config_that_does_not_fit_has_its_reason(
     assert "threads" in row
 
 
-def test_a_saved_report_keeps_its_mark(commands: Commands, record: TuneRecord) -> None:
-    """Its JSON is shown again with the marked row, and takes no other record."""
-    saved = str(commands.folder / "saved.json")
-    assert commands.run(*stored(record, "--format", "json", "--output", saved)).code == 0
-    assert commands.run("prune-report", saved).out == commands.run(*stored(record)).out
-    assert "--stored is for kernels" in commands.refused(*stored(record, kernel=saved))
-
-
 @pytest.mark.parametrize("target", ["H200", "MI300X"])
 def test_a_cap_that_was_added(
     target: str, commands: Commands, record: TuneRecord, tmp_path: Path
@@ -138,10 +132,7 @@ def test_what_names_no_config_of_the_space(commands: Commands, record: TuneRecor
     """An unknown key, a record of another kernel and a config of other axes are refused."""
     unknown = ("prune-report", "{}/doubled.py", "--stored", "0000")
     assert "no records start so" in commands.refused(*unknown)
-    assert "expected hex digits" in commands.refused(*unknown[:-1], "xyz")
-    other = commands.refused(*stored(record, kernel="softmax"))
-    assert record.key.kernel in other
-    assert "asmtune.kernels.softmax.kernel" in other
+    assert record.key.kernel in commands.refused(*stored(record, kernel="softmax"))
     lacking = commands.refused(*stored(record, "--axis", "BLOCK=128"))
     assert "axis 'BLOCK'" in lacking
     assert "n=100" in lacking

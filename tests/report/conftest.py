@@ -7,33 +7,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from explorer_pages import CHROMIUM, Made, Opener, matmul, opener
+from explorer_pages import CHROMIUM, Opener, matmul, opener
 
 from asmtune.base.settings import Settings
+from asmtune.core.records.verdicts import PruneReport
+from asmtune.report.explorer.page import report_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")
-def gemm(settings: Settings) -> Made:
+def gemm(settings: Settings) -> tuple[PruneReport, ...]:
     """Eight configs of the GEMM for two targets."""
     return matmul(settings, ("H200", "A100"))
 
 
 @pytest.fixture(scope="session")
-def gemm_page(gemm: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gemm_page(gemm: tuple[PruneReport, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of one target."""
     path = tmp_path_factory.mktemp("pages") / "gemm.html"
-    path.write_text(gemm.first().page(), encoding="utf-8")
+    path.write_text(report_html(gemm[:1]), encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="session")
-def targets_page(gemm: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def targets_page(gemm: tuple[PruneReport, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of both targets."""
     path = tmp_path_factory.mktemp("pages") / "targets.html"
-    path.write_text(gemm.page(), encoding="utf-8")
+    path.write_text(report_html(gemm), encoding="utf-8")
     return path
 
 

@@ -15,15 +15,10 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.problem import Problem
-from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.explorer.code import CodeMaker, carried_code
-from asmtune.report.explorer.page import report_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -37,60 +32,14 @@ AXES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Made:
-    """Reports of one problem, and what their pages are made with."""
-
-    problem: Problem
-    reports: tuple[PruneReport, ...]
-    maker: CodeMaker
-
-    def first(self) -> Made:
-        """The same for the first target alone."""
-        maker = replace(self.maker, targets=self.maker.targets[:1])
-        return replace(self, reports=self.reports[:1], maker=maker)
-
-    def page(self) -> str:
-        """The page, with the code that `prune-report` would carry."""
-        code = carried_code(self.reports, self.problem, self.maker)
-        return report_html(self.reports, code)
-
-
-def made(
-    problem: Problem, space: Space, settings: Settings, targets: tuple[str, ...] = ("H200",)
-) -> Made:
-    """Reports of a space, one a target, of which two are kept, near ties and the default."""
-    machines = [load_target(name) for name in targets]
-    reports = tuple(
-        Funnel(machine, make_scorer("roofline"), settings, Keep.of("2")).prune(problem, space)
-        for machine in machines
-    )
-    return Made(problem, reports, CodeMaker(machines, settings, ProgressListener()))
-
-
-def matmul(settings: Settings, targets: tuple[str, ...] = ("H200",)) -> Made:
-    """A small space of the fp16 GEMM."""
+def matmul(settings: Settings, targets: tuple[str, ...]) -> tuple[PruneReport, ...]:
+    """Reports of a small space of the fp16 GEMM: two are kept, near ties and the default."""
     module = load_kernel_module("tiled_matmul")
     problem = module.problem({"M": 1024, "N": 1024, "K": 512}, "fp16", "meta")
-    return made(problem, module.space().replace(**AXES), settings, targets)
-
-
-def of_module(path: Path, settings: Settings) -> Made:
-    """A kernel module's own space on its first shape."""
-    module = load_kernel_module(str(path))
-    problem = module.problem(module.shapes[0], module.dtypes[0], "meta")
-    return made(problem, module.space(), settings)
-
-
-def failures_only(settings: Settings) -> PruneReport:
-    """The verdicts of a space of which the rules drop every config."""
-    module = load_kernel_module("tiled_matmul")
-    problem = module.problem({"M": 1024, "N": 1024, "K": 512}, "fp16", "meta")
-    space = module.space().replace(**{**AXES, "num_warps": (64,)})
-    funnel = Funnel(load_target("H200"), make_scorer("roofline"), settings)
-    verdicts = funnel.judge(problem, list(space.configs(**problem.shape)))
-    return PruneReport(
-        problem.name, problem.shape, problem.dtypes, "H200", "roofline", tuple(verdicts), {}, {}
+    space, scorer = module.space().replace(**AXES), make_scorer("roofline")
+    return tuple(
+        Funnel(load_target(name), scorer, settings, Keep.of("2")).prune(problem, space)
+        for name in targets
     )
 
 
@@ -115,11 +64,11 @@ class Opened:
     complaints: list[str] = field(default_factory=list)
 
     def rows(self) -> list[list[str]]:
-        """Cells of the rows in sight, in their order, without the boxes."""
+        """Cells of the rows in sight, in their order."""
         return self.page.eval_on_selector_all(
             "#grid-body [role=row]",
             """rows => rows.map(row => [...row.querySelectorAll("[role=gridcell]")]
-                 .slice(1).map(cell => cell.textContent))""",
+                 .map(cell => cell.textContent))""",
         )
 
     def column(self, title: str) -> list[str]:

@@ -83,12 +83,8 @@ def test_json() -> None:
         {"stage": "score", "reason": "rank", "configs": 1},
     ]
     assert first["counts"] == {
-        "candidates": 4,
-        "ruled_out": 1,
-        "failed_to_compile": 1,
-        "sketched_only": 0,
-        "compiled": 2,
-    }
+        "candidates": 4, "ruled_out": 1, "failed_to_compile": 1, "sketched_only": 0, "compiled": 2,
+    }  # fmt: skip
     kept = first["verdicts"][0]
     assert kept["config"] == {"BLOCK": 64, "num_warps": 4, "num_stages": 3, "maxnreg": 32}
     assert (kept["kept"], kept["rank"], kept["score"]) == (True, 1, 2.5)
@@ -96,14 +92,9 @@ def test_json() -> None:
     assert first["verdicts"][2]["failure"]["detail"] == "first\nsecond"
     assert first["notes"] == ["a note"]
     assert first["selection"] == {
-        "keep": "1",
-        "ranks": 1,
-        "expected_share": 0.9,
-        "chance_dropped": 0.25,
-        "source": "weights on 2 tasks",
-        "other_device": None,
-        "low_share": None,
-    }
+        "keep": "1", "ranks": 1, "expected_share": 0.9, "chance_dropped": 0.25,
+        "source": "weights on 2 tasks", "other_device": None, "low_share": None,
+    }  # fmt: skip
 
 
 def test_json_has_no_nan() -> None:

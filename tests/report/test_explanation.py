@@ -17,10 +17,8 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.tuned import SampleStatistics
-from asmtune.core.records.verdicts import Features, PruneReport, Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
-from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
@@ -105,19 +103,18 @@ def test_printed_terms_sum_to_the_printed_prediction(target: Target, settings: S
     """The table's microseconds are the headline's in all, and the largest is the limit it names."""
     problem = product_problem()
     report = judged(problem, [DEEP, FLAT, SPILLS, ROOMY], target, settings)
+    head = r"predicted ([\d.]+) us, limited by (\S+), which takes ([\d.]+) us of them"
     for config in (DEEP, FLAT, SPILLS, ROOMY):
         text = printed(gathered(problem, report, config, target, settings))
-        head = re.search(
-            r"predicted ([\d.]+) us, limited by (\S+), which takes ([\d.]+) us of them", text
+        found = re.search(head, text)
+        assert found is not None
+        table = map(
+            _cells, text[text.index("Predicted time") : text.index("Resources")].split("\n")
         )
-        assert head is not None
-        table = text[text.index("Predicted time") :]
-        rows = [_cells(line) for line in table.splitlines() if len(_cells(line)) == 4]
-        rows = rows[1 : next(i for i, row in enumerate(rows) if row[0] == "all") + 1]
-        *terms, total = [(row[0], float(row[2])) for row in rows]
-        assert total == ("all", float(head[1]))
-        assert sum(us for _, us in terms) == pytest.approx(total[1], abs=1e-6)
-        assert (head[2], float(head[3])) == terms[0] == max(terms, key=lambda term: term[1])
+        rows = {row[0]: float(row[2]) for row in table if len(row) == 4 and row[2] != "us"}
+        total = rows.pop("all")
+        assert total == float(found[1]) == pytest.approx(sum(rows.values()), abs=1e-6)
+        assert (found[2], float(found[3])) == max(rows.items(), key=lambda term: term[1])
 
 
 def test_a_config_that_does_not_compile(target: Target, settings: Settings) -> None:
@@ -180,7 +177,7 @@ def test_terms_are_the_difference_of_the_times(against: Explained) -> None:
 
 
 def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
-    """Times, shares, terms and causes in the text are those of the two configs' features."""
+    """Times, shares, terms, causes and resources in the text are those of the two configs."""
     comparison, text = against.comparison, printed(against)
     assert comparison is not None
     own, other = against.verdict, comparison.other
@@ -197,37 +194,9 @@ def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
         quantity = QUANTITIES[name]
         values = [amount(quantity.of(v.features), quantity.unit) for v in (own, other)]
         assert f"{quantity.words} {values[0]} against {values[1]}" in text
-
-
-def test_two_busiest_units_are_told_together(target: Target) -> None:
-    """What one leads and the other follows is one decision; the other terms stand alone."""
-    zeros = {**dict.fromkeys(FEATURES, 0.0), "programs": 132.0, "programs_per_sm": 1.0}
-    tensor = Features({**zeros, "tensor_cycles": 9e4, "issue_cycles": 6e4, "unique_bytes": 1e6})
-    issue = Features({**zeros, "tensor_cycles": 9e4, "issue_cycles": 12e4, "unique_bytes": 9e7})
-    own, other = (
-        Verdict(Config({}), True, features=features, predicted_us=predict(features, target).us)
-        for features in (tensor, issue)
-    )
-    comparison = compared(own, other, "the other", target)
-    told = {decision.term.meaning: decision for decision in comparison.decisions}
-    units = told["the busiest unit, the tensor cores against issuing instructions"]
-    mine, its = (predict(features, target).terms_us for features in (tensor, issue))
-    assert units.term.own == pytest.approx(mine["tensor"] + mine["issue"])
-    assert units.term.other == pytest.approx(its["tensor"] + its["issue"])
-    assert set(told) == {units.term.meaning, "DRAM"}
-    assert own.predicted_us is not None
-    assert other.predicted_us is not None
-    gaps = sum(decision.term.difference for decision in comparison.decisions)
-    assert gaps == pytest.approx(own.predicted_us - other.predicted_us)
-
-
-def test_resources_that_differ_stand_side_by_side(against: Explained) -> None:
-    """Shared memory of both, which pipelining multiplies; nothing that is equal."""
-    text = printed(against)
     table = text[text.index("What differs") : text.index("Resources")]
     rows = {cells[0]: cells[1:] for cells in map(_cells, table.splitlines()) if len(cells) == 3}
-    assert against.comparison is not None
-    for pair in against.comparison.resources:
+    for pair in comparison.resources:
         assert rows[pair.meaning] == [amount(pair.own, pair.unit), amount(pair.other, pair.unit)]
         assert pair.own != pair.other
     assert "shared memory a program" in rows
@@ -255,42 +224,27 @@ def test_what_spills_is_told_to_spill_less(target: Target, settings: Settings) -
     assert f"maxnreg 96 -> none: L1 and the load-store units {l1} us {named}" in text
 
 
-def test_what_the_space_lacks_is_told_of_a_whole_space_alone(
-    target: Target, settings: Settings
-) -> None:
-    """That no config is predicted faster is said where all were judged, not of one by itself."""
-    problem = product_problem()
-    report = judged(problem, [FLAT], target, settings)
-    explained = gathered(problem, report, FLAT, target, settings)
-    none = "nothing to try: no config here is predicted to be faster"
-    assert not explained.suggestions
-    assert none in printed(explained)
-    assert none not in printed(replace(explained, searched=False))
-
-
 def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     """Both, or the one that is known."""
     comparison = against.comparison
     assert comparison is not None
     both = replace(against, comparison=replace(comparison, measured_us=(50.0, 40.0)))
     assert "measured 50.0 us against 40.0 us: 10.0 us slower (25%)" in printed(both)
-    cited = SampleStatistics(60, 40.0, 41.2, 44.0, 0.021)
-    stored = replace(comparison, measured_us=(50.0, 40.0), statistics=(None, cited))
-    text = printed(replace(against, comparison=stored))
-    assert "the other: p90 41.2 us, p99 44.0 us, RSD 2.1% of 60 samples" in text
-    assert "this: p90" not in text
     one = replace(against, comparison=replace(comparison, measured_us=(None, 40.0)))
     assert "measured 40.0 us for the other; this one was not timed" in printed(one)
 
 
-def test_against_what_was_not_compiled(target: Target, settings: Settings) -> None:
-    """There are no times, and the reason is said."""
+def test_what_is_not_known_is_told(target: Target, settings: Settings) -> None:
+    """A config that was not compiled has no times to compare, and no other to try, alone none."""
     problem = product_problem()
     report = judged(problem, [DEEP, NONE], target, settings)
     own, other = verdict_of(report, DEEP), verdict_of(report, NONE)
     explained = gathered(problem, report, DEEP, target, settings)
     explained = replace(explained, comparison=compared(own, other, "the one named", target))
     assert "no times to compare: the other was not compiled (kernel: " in printed(explained)
+    none = "nothing to try: no config here is predicted to be faster"
+    assert none in printed(explained)
+    assert none not in printed(replace(explained, searched=False))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -13,28 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explorer_pages import Made
 from hypothesis import given
 from hypothesis import strategies as st
-from test_documents import report
+from test_documents import features, report
 
 from asmtune.predict.prune.flow import A_GUESS
-from asmtune.report.explorer import code, page
-from asmtune.report.explorer.code import carried_code, packed, pieces, unpacked
-from asmtune.report.explorer.page import page_model, report_html
-from asmtune.report.tables import headline
+from asmtune.report.explorer import page
+from asmtune.report.explorer.page import packed, page_model, report_html
+from asmtune.report.tables import COLUMNS, TIMES, headline
+from tests.command_lines import page_report, unpacked
 
 NODE = shutil.which("node")
 STATIC = Path(page.__file__).parent / "static"
 MODULES = {name: (STATIC / f"{name}.js").read_text() for name in page.MODULES}
-
-
-def held(text: str) -> dict[str, Any]:
-    """Read the reports that a page holds."""
-    match = re.search(r'<script type="application/json" id="report">([^<]*)</script>', text)
-    assert match is not None
-    found: dict[str, Any] = unpacked(match[1])
-    return found
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
@@ -56,14 +48,19 @@ def test_packing(value: Any) -> None:
 
 def test_columns() -> None:
     """Every verdict has its place in every column, and what is not known is null."""
-    (model,) = held(report_html([report()]))["reports"]
+    made = report()
+    first = replace(made.verdicts[0], features=features(regs_per_thread=32, shared_bytes=1536))
+    made = replace(made, verdicts=(first, *made.verdicts[1:]))
+    (model,) = page_report(report_html([made]))["reports"]
     columns = model["columns"]
     assert {len(column) for column in columns.values()} == {4}
     assert columns["BLOCK"] == [64, 128, 100, 64]
     assert columns["maxnreg"] == [32, None, None, None]
     assert columns["kept"] == [1, 0, 0, 0]
     assert columns["rank"] == [1, 2, None, None]
+    assert columns["fate"] == ["kept", "score: rank", "compile: kernel", "rules: threads"]
     assert columns["regs_per_thread"] == [32, 40, None, None]
+    assert columns["shared_kib"] == [1.5, 0, None, None]
     assert columns["num_warps"] == [4, 4, 4, 64]
     assert model["failures"] == {"2": "first\nsecond"}
     assert sum(row["configs"] for row in model["funnel"]) + model["kept"] == 4
@@ -77,7 +74,7 @@ def test_the_answer_comes_first() -> None:
     """The page begins with the line that the terminal begins with; a guess comes below it."""
     guess = f"{A_GUESS} of the grid"
     text = report_html([replace(report(), notes=(guess, "a remark"))])
-    (model,) = held(text)["reports"]
+    (model,) = page_report(text)["reports"]
     assert model["headline"] == headline(report())
     assert model["guesses"] == [guess]
     assert model["notes"][-1] == "a remark"
@@ -91,7 +88,9 @@ def test_terms_are_columns_and_sum_to_the_prediction() -> None:
     made = report()
     terms = {"shared": 2.25, "L2": 0.5, "launch": 0.25}
     first = replace(made.verdicts[0], predicted_us=3.0, bottleneck="shared", terms_us=terms)
-    (model,) = held(report_html([replace(made, verdicts=(first, *made.verdicts[1:]))]))["reports"]
+    (model,) = page_report(report_html([replace(made, verdicts=(first, *made.verdicts[1:]))]))[
+        "reports"
+    ]
     columns = model["columns"]
     assert [columns[f"{name}_us"] for name in terms] == [
         [us, *[None] * 3] for us in (2.25, 0.5, 0.25)
@@ -105,60 +104,43 @@ def test_an_axis_with_the_name_of_a_verdict() -> None:
 
     made = report()
     verdicts = [replace(v, config=Config({"rank": 7, "BLOCK": 1})) for v in made.verdicts]
-    (model,) = held(report_html([replace(made, verdicts=tuple(verdicts))]))["reports"]
+    (model,) = page_report(report_html([replace(made, verdicts=tuple(verdicts))]))["reports"]
     assert model["columns"]["axis rank"] == [7] * 4
     assert model["columns"]["rank"] == [1, 2, None, None]
 
 
 def test_the_page_is_whole() -> None:
-    """Nothing in it points outside: no address is loaded, no handler stands in the markup."""
-    text = report_html([report()])
+    """Nothing in it points outside, and its policy has the digest of its one script.
+
+    A name that looks like a slot of the template stays a name.
+    """
+    text = report_html([replace(report(), kernel="@script@")])
     markup = re.sub(r"<(script|style)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    assert "<h1>@script@</h1>" in markup
     assert not re.findall(r"""(?:src|href)=["'](?!#|data:,)""", markup)
     assert not re.findall(r"\son\w+=", markup)
+    assert not re.search(r"url\(|@import", text)
     assert "default-src 'none'" in text
-    assert not re.search(r"url\(|@import", page._style())
-
-
-def test_the_policy_fits_the_script() -> None:
-    """The digest in the policy is that of the script, byte for byte."""
-    import base64
-    import hashlib
-
-    text = report_html([report()])
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"'sha256-{digest}'" in text
 
 
-def test_slots_are_filled_once() -> None:
-    """A name that looks like a slot of the template stays a name."""
-    text = report_html([replace(report(), kernel="@script@")])
-    assert "<h1>@script@</h1>" in text
+def test_modules_are_joined() -> None:
+    """Every module of the folder is in the page, after those that it imports; names are unique.
 
-
-def test_modules_are_all_there() -> None:
-    """Every module of the folder is in the page, after those that it imports."""
+    Text reaches the page as text, and nothing is evaluated.
+    """
     assert {path.stem for path in STATIC.glob("*.js")} == set(page.MODULES)
+    tops = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
+    banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\("
     for place, (name, text) in enumerate(MODULES.items()):
         imported = re.findall(r'^import \{[^}]*\} from "\./(\w+)\.js";$', text, re.MULTILINE)
         assert set(imported) <= set(page.MODULES[:place]), name
         assert text.count("import ") == len(imported), name
-
-
-def test_modules_share_no_names() -> None:
-    """No name stands at the top of two modules, since they end up in one function."""
-    tops = re.compile(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", re.MULTILINE)
+        assert re.findall(banned, text) == [], name
     names = Counter(name for text in MODULES.values() for name in tops.findall(text))
     assert [name for name, count in names.items() if count > 1] == []
-
-
-@pytest.mark.parametrize("name", page.MODULES)
-def test_modules_write_no_markup(name: str) -> None:
-    """Text reaches the page as text, and nothing is evaluated."""
-    banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\("
-    assert re.findall(banned, MODULES[name]) == []
-    assert len(MODULES[name].splitlines()) <= 260
 
 
 @pytest.mark.skipif(NODE is None, reason="no node")
@@ -191,7 +173,7 @@ def ran_in_node(made: Any, is_narrow: bool) -> tuple[list[int], list[str]]:
         page._EXPORT.sub("", page._IMPORT.sub("", MODULES[name]))
         for name in ("dom", "data", "rows", "state")
     ]
-    model = page_model([made], code.no_code([made]))
+    model = page_model([made])
     script = "\n".join(
         [
             f"globalThis.matchMedia = () => ({{matches: {str(is_narrow).lower()}}});",
@@ -207,36 +189,9 @@ def ran_in_node(made: Any, is_narrow: bool) -> tuple[list[int], list[str]]:
     return rows, columns
 
 
-@pytest.mark.skipif(NODE is None, reason="no node")
-def test_the_script_is_javascript(tmp_path: Path) -> None:
-    """Its syntax is right as the page has it."""
-    (tmp_path / "page.js").write_text(page.page_script())
-    assert NODE is not None
-    ran = subprocess.run(
-        [NODE, "--check", str(tmp_path / "page.js")], capture_output=True, check=False
-    )
-    assert (ran.returncode, ran.stderr) == (0, b"")
-
-
-def test_licenses_stand_with_the_libraries() -> None:
-    """Each library that comes with the page has its license and its version."""
-    from asmtune.report.explorer.page import VENDORED
-
-    for library in VENDORED:
-        assert (STATIC / "vendor" / f"{library.split('.')[0]}.LICENSE").is_file()
-    versions = json.loads((STATIC / "vendor" / "versions.json").read_text())
-    assert set(versions) == {"uPlot", "diff"}
-    assert (
-        f"v{versions['uPlot']['version']}" in (STATIC / "vendor" / "uPlot.iife.min.js").read_text()
-    )
-
-
-SITE = Path(__file__).parents[2] / "docs" / "assets"
-
-
-@pytest.mark.parametrize("folder", [STATIC / "vendor", SITE / "vendor"], ids=["explorer", "site"])
-def test_vendored_files_are_those_published(folder: Path) -> None:
-    """Every vendored file is in the manifest, with the SHA-256 that the published package has."""
+def test_vendored_files_are_those_published() -> None:
+    """Every vendored file of the site is in its manifest, with the published SHA-256."""
+    folder = Path(__file__).parents[2] / "docs" / "assets" / "vendor"
     manifest = json.loads((folder / "versions.json").read_text())
     files = {name: sha for library in manifest.values() for name, sha in library["files"].items()}
     assert set(files) == {path.name for path in folder.iterdir()} - {"versions.json"}
@@ -244,38 +199,17 @@ def test_vendored_files_are_those_published(folder: Path) -> None:
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == sha, name
 
 
-@pytest.mark.slow
-def test_which_code_is_carried(gemm: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kept ones have their code, the best of them where there are too many."""
-    one = gemm.first()
-    verdicts = one.reports[0].verdicts
-    kept = [row for row, v in sorted(enumerate(verdicts), key=lambda p: p[1].rank or 0) if v.kept]
-    carried = carried_code(one.reports, one.problem, one.maker)
-    assert [row for row, index in enumerate(carried.index[0]) if index >= 0] == sorted(kept)
-    assert all({"ptx", "sass"} <= set(unpacked(text)) for text in carried.packed)
-    monkeypatch.setattr(code, "MOST_CONFIGS", 1)
-    (only,) = carried_code(one.reports, one.problem, one.maker).index
-    assert [row for row, index in enumerate(only) if index >= 0] == kept[:1]
-
-
-def test_sources(tmp_path: Path) -> None:
-    """Of a file the functions that lines are in, whole, and nothing else."""
-    text = "import x\n\n\n@x.jit\ndef first(a):\n    return a\n\n\ndef second():\n    pass\n"
-    (tmp_path / "mine.py").write_text(text)
-    (piece,) = pieces(str(tmp_path / "mine.py"), 3, [6])
-    assert piece == {
-        "file": 3,
-        "title": "mine.py: first",
-        "first": 4,
-        "text": "@x.jit\ndef first(a):\n    return a",
-    }
-    assert pieces(str(tmp_path / "gone.py"), 0, [1]) == []
-    (tmp_path / "bad.py").write_text("def (:\n")
-    assert pieces(str(tmp_path / "bad.py"), 0, [1]) == []
+def test_headings_are_the_terminal_s() -> None:
+    """The page describes each column of the terminal's table under the same heading."""
+    described = page_model([report()])["columns"]
+    shown = {name: heading for name, (heading, _, _) in described.items()}
+    for column in (*COLUMNS, *TIMES):
+        name = "shared_kib" if column.place == "shared_bytes" else column.place
+        assert shown[name] == column.heading
 
 
 def test_labels_of_one_target_on_two_shapes() -> None:
     """Where a target stands twice, its shape tells which is which."""
     reports = [report(), replace(report(), shape={"n": 8192})]
-    model = page_model(reports, code.no_code(reports))
+    model = page_model(reports)
     assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]

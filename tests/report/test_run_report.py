@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from asmtune.core.config import Config, varying
+from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.report.cells import changes
 from asmtune.report.runs import (
     MOST_ROWS,
     NOT_ENDED,
@@ -99,21 +98,10 @@ def test_the_timed(run: TracedRun) -> None:
     heading = next(line for line in lines if "samples" in line)
     first = dict(zip(heading, lines[lines.index(heading) + 2], strict=True))
     assert first == {
-        "": "winner 1",
-        "BLOCK": "256",
-        "num_warps": "4",
-        "us": "10.0",
-        "spread": "10.0%",
-        "p90 us": "10.0",
-        "p99 us": "10.0",
-        "RSD": "0.0%",
-        "samples": "12",
-        "pred us": "9.0",
-        "pred rank": "1",
-        "regs": "40",
-        "spills": "0",
-        "shared KiB": "2",
-    }
+        "": "winner 1", "BLOCK": "256", "num_warps": "4", "us": "10.0", "spread": "10.0%",
+        "p90 us": "10.0", "p99 us": "10.0", "RSD": "0.0%", "samples": "12", "pred us": "9.0",
+        "pred rank": "1", "regs": "40", "spills": "0", "shared KiB": "2",
+    }  # fmt: skip
     marks = [line[0] for line in lines[lines.index(heading) + 2 :][:3]]
     assert marks == ["winner 1", "default 2", "3"]
 
@@ -162,16 +150,6 @@ def test_why_it_ended(run: TracedRun, tmp_path: Path) -> None:
     assert seconds_by_stage(run) == ENDING.seconds
 
 
-def test_a_run_that_only_began(tmp_path: Path) -> None:
-    """A run killed at once is shown as far as it came."""
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.close()
-    text = shown(run_report(run_of(writer)))
-    assert text.startswith("doubled n=4096 fp16\n")
-    assert "effort=balanced strategy=model seed=7" in text
-    assert json.loads(run_json(run_of(writer)))["ending"] is None
-
-
 def test_control_codes(tmp_path: Path) -> None:
     """What a file says never reaches the terminal as control codes."""
     evil = "\x1b]0;title\x07\x1b[31m"
@@ -202,24 +180,11 @@ def test_run_json(run: TracedRun) -> None:
     assert document["run"] == run.run
     assert document["header"]["key"]["shape"] == {"n": 4096}
     assert document["timed"][0] == {
-        "config": FAST.to_dict(),
-        "median_us": 10.0,
-        "p20_us": 9.5,
-        "p80_us": 10.5,
-        "samples": 12,
-        "p50_us": 10.0,
-        "p90_us": 10.0,
-        "p99_us": 10.0,
-        "rsd": 0.0,
-        "predicted_us": 9.0,
-        "regs": 40,
-        "spills": 0,
-        "shared": 2048,
-        "mark": "winner",
-        "place": 1,
-        "rank": 1,
+        "config": FAST.to_dict(), "median_us": 10.0, "p20_us": 9.5, "p80_us": 10.5, "samples": 12,
+        "p50_us": 10.0, "p90_us": 10.0, "p99_us": 10.0, "rsd": 0.0, "predicted_us": 9.0,
+        "regs": 40, "spills": 0, "shared": 2048, "mark": "winner", "place": 1, "rank": 1,
         "spread": 0.1,
-    }
+    }  # fmt: skip
     assert [row["kind"] for row in document["failed"]] == ["wrong_output"]
     assert [row["config"] for row in document["refused"]] == [BROKEN.to_dict()]
     assert document["ending"]["winner"] == FAST.to_dict()
@@ -242,9 +207,3 @@ def test_the_list(tmp_path: Path) -> None:
     first, second = json.loads(runs_json(summaries))["runs"]
     assert first["ending"]["median_us"] == 10.0
     assert second["ending"] is None
-
-
-def test_an_axis_that_some_lack() -> None:
-    """An axis that only some configs have varies, though it has one value."""
-    assert varying([FAST, FAST.with_cap(128)]) == ["maxnreg"]
-    assert changes(FAST, FAST.with_cap(128)) == "maxnreg none -> 128"

@@ -9,17 +9,8 @@ from rich.console import Console
 from test_documents import features, report
 
 from asmtune.core.config import Config
-from asmtune.core.oracle import Row, Task
 from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.report.tables import COLUMNS, prune_table
-from asmtune.workshop.replay.results import (
-    CUTS,
-    Agreement,
-    ReplayReport,
-    ScorerResult,
-    TaskResult,
-    replay_table,
-)
 
 
 def shown(renderable: object, width: int = 200) -> str:
@@ -143,23 +134,3 @@ def test_markup_stays_text() -> None:
     text = shown(prune_table([odd]))
     assert "[bold]odd" in text
     assert "[red]note" in text
-
-
-def test_replay_table() -> None:
-    """Each scorer has its line over all tasks and one for each kernel."""
-    rows = (Row(Config({}), 1.0, None, {}),)
-    tasks = [Task("gemm", {"M": 1}, "fp16", rows), Task("softmax", {"n": 2}, "fp16", rows)]
-    results = tuple(
-        TaskResult(task, dict.fromkeys(CUTS, share))
-        for task, share in zip(tasks, (0.25, 1.0), strict=True)
-    )
-    agreement = Agreement()
-    agreement.failures["runs", "fails"] = 3
-    agreement.resources["regs", "equal"] = 7
-    made = ReplayReport("NVIDIA H200", "H200", (ScorerResult("weights", results),), agreement)
-    lines = [cells(line) for line in shown(replay_table(made)).splitlines()]
-    assert ["weights", "all", "2", *["0.500"] * 5, "0.250"] in lines
-    assert ["", "gemm", "1", *["0.250"] * 6] in lines
-    assert ["", "softmax", "1", *["1.000"] * 6] in lines
-    assert ["told runs, recorded fails: 3"] in lines
-    assert ["regs equal: 7"] in lines

@@ -70,27 +70,14 @@ def test_a_terminal_shows_how_far_it_is() -> None:
 
 
 def test_without_a_terminal() -> None:
-    """Otherwise there is a line for each problem that is done and for each warning, no more."""
+    """Otherwise there is a line for each problem that is done and for each warning, no more.
+
+    What shows warnings is as before afterwards.
+    """
+    before = warnings.showwarning
     lines = told(terminal=False).splitlines()
     assert lines == [
         "asmtune: a disk is full",
         "doubled n=4096: - us; 4 compiled, 3 timed in 3.0 s",
     ]
-
-
-def test_warnings_are_given_back() -> None:
-    """What shows warnings is as before when the command is over."""
-    before = warnings.showwarning
-    told(terminal=False)
     assert warnings.showwarning is before
-
-
-def test_nothing_timed_yet() -> None:
-    """Before the first timing there is no best, and nothing fails."""
-    text = io.StringIO()
-    console = Console(file=text, force_terminal=True, force_interactive=True, width=200)
-    with TuningProgress(1, console) as progress:
-        progress.begin(HEADER)
-        progress.progress(state(0, []))
-        progress.refresh()
-    assert "0 compiled, 0 timed, best - us" in text.getvalue()

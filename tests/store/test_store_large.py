@@ -263,7 +263,7 @@ def test_writing_has_no_limit_of_time(tmp_path: Path) -> None:
             store.transact(lambda c: c.exec_driver_sql(count).scalar_one())
 
 
-@pytest.mark.parametrize("command", ["cache ls", "cache ls --json", "export", "import"])
+@pytest.mark.parametrize("command", ["cache ls", "cache ls --format json", "export", "import"])
 def test_a_batch_at_most_is_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

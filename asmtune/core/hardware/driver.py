@@ -90,7 +90,7 @@ class DeviceAttributes:
         return (
             f"{self.name}: compute capability {own[0]}.{own[1]} is newer than those that are "
             f"known; the rates of {known[0]}.{known[1]} are used instead (write its own into a "
-            "descriptor: `asmtune targets show --json` makes one to edit)"
+            "descriptor: `asmtune targets show --format json` makes one to edit)"
         )
 
     def descriptor(self, relatives: Sequence[Target]) -> Raw:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.json_codec import to_json
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES, ConfigReading
-from asmtune.predict.score.roofline import (
-    Suggestion,
-    busiest_unit,
-    nearest,
-    predict,
-)
+from asmtune.predict.score.roofline import Suggestion, nearest, predict
 from asmtune.predict.why.findings import Explanation
 from asmtune.report.cells import changes
 from asmtune.report.code import CodeView
@@ -140,10 +134,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class TermChange:
-    """A term of the predicted time, in microseconds, with the numbers behind it that differ.
-
-    Where the configs have two busiest units, the term is of both together.
-    """
+    """A term of the predicted time, in microseconds, with the numbers behind it that differ."""
 
     term: Pair
     causes: tuple[Pair, ...]
@@ -159,7 +150,6 @@ class Comparison:
         decisions: the terms that decide, with the numbers behind them.
         resources: features of the resources, the grid and the work that differ.
         measured_us: stored microseconds of both; None for one that was not timed.
-        statistics: of the stored samples of both; None where none are stored.
     """
 
     other: Verdict
@@ -168,7 +158,6 @@ class Comparison:
     decisions: tuple[TermChange, ...] = ()
     resources: tuple[Pair, ...] = ()
     measured_us: tuple[float | None, float | None] = (None, None)
-    statistics: tuple[SampleStatistics | None, SampleStatistics | None] = (None, None)
 
 
 def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:
@@ -180,16 +169,14 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
         return Comparison(other, other_is)
     terms = _terms(own.features, other.features, target)
     slower = max(own.predicted_us or 0.0, other.predicted_us or 0.0)
-    busiest = [busiest_unit(features) for features in (own.features, other.features)]
-    parts = _parts(terms, busiest)
-    telling = [(part, names) for part, names in parts if abs(part.difference) >= TELLING * slower]
     return Comparison(
         other,
         other_is,
         terms=terms,
         decisions=tuple(
-            TermChange(part, _differing(_causes(names), own.features, other.features))
-            for part, names in telling
+            TermChange(term, _differing(CAUSES[term.name], own.features, other.features))
+            for term in terms
+            if abs(term.difference) >= TELLING * slower
         ),
         resources=_differing(RESOURCES, own.features, other.features),
     )
@@ -201,28 +188,6 @@ def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
         Pair(name, "us", TERMS[name], own_terms[name], other_terms[name]) for name in own_terms
     ]
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
-
-
-def _parts(terms: Sequence[Pair], busiest: Sequence[str]) -> list[tuple[Pair, tuple[str, ...]]]:
-    """List terms by name; the busiest units of both configs are one term if they differ.
-
-    The busiest unit counts with its whole time, another with a share of it. If the configs have
-    different busiest units, either term alone would show the share and not the work.
-    """
-    mine, its = busiest
-    if mine == its:
-        return [(term, (term.name,)) for term in terms]
-    both = [term for term in terms if term.name in busiest]
-    meaning = f"the busiest unit, {TERMS[mine]} against {TERMS[its]}"
-    sums = sum(term.own for term in both), sum(term.other for term in both)
-    parts: list[tuple[Pair, tuple[str, ...]]]
-    parts = [(term, (term.name,)) for term in terms if term not in both]
-    parts.append((Pair("busiest", "us", meaning, *sums), (mine, its)))
-    return sorted(parts, key=lambda part: -abs(part[0].difference))
-
-
-def _causes(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(cause for name in names for cause in CAUSES[name]))
 
 
 def _differing(names: Iterable[str], own: Features, other: Features) -> tuple[Pair, ...]:
@@ -242,7 +207,8 @@ class Explained:
         report: of all configs that were judged.
         suggestions: up to two changes that are predicted to be faster.
         reading: its parsed assembly; None where it did not compile.
-        code: its code, or why it cannot be shown; None where it did not compile.
+        code: its code, or why it cannot be shown; None where it did not compile, or the code was
+            not asked for.
         guesses: assumptions behind its predicted time and its counts.
         why: its accesses by line and findings; None where it did not compile.
         searched: True if the whole space was judged, not this config alone.
@@ -289,8 +255,8 @@ def suggestion_words(own: Verdict, suggestion: Suggestion) -> str:
     return f"{text}: {TERMS[suggestion.term]} {before:.1f} -> {after:.1f} us"
 
 
-def explained_json(explained: Explained, *, code: bool) -> str:
-    """Write a config as JSON: the verdict's document with its explanation, and `code` if asked."""
+def explained_json(explained: Explained) -> str:
+    """Write a config as JSON: the verdict's document with its explanation, and its code if read."""
     own = explained.verdict
     more: dict[str, Any] = {
         "terms_us": own.terms_us,
@@ -303,7 +269,7 @@ def explained_json(explained: Explained, *, code: bool) -> str:
         "comparison": to_json(explained.comparison),
         "why": None if explained.why is None else explained.why.document(),
     }
-    if code:
+    if explained.code is not None:
         more["code"] = to_json(explained.code)
     return verdict_json(explained.report, explained.verdict, more)
 

@@ -17,7 +17,6 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
-from asmtune.measure.checks.workspaces import workspaces_of
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
 from asmtune.predict.score.roofline import suggestions
@@ -155,9 +154,9 @@ class ExplainRequest:
 
 
 def explained(
-    request: ExplainRequest, default: Config, scorer: str, language: Language
+    request: ExplainRequest, default: Config, scorer: str, language: Language | None
 ) -> Explained:
-    """Judge a config, compare it with another and read its code.
+    """Judge a config, compare it with another, and read its code in a language.
 
     Raises:
         InputError: the other config cannot be what was asked for.
@@ -178,17 +177,17 @@ def explained(
         record = stored.record if stored.outcome == "hit" else None
         timed = measured(record, verdict.config), measured(record, other.config)
         own_us, other_us = (m.median_us if m else None for m in timed)
-        own_cited, other_cited = (m.statistics if m else None for m in timed)
-        comparison = replace(
-            comparison, measured_us=(own_us, other_us), statistics=(own_cited, other_cited)
-        )
+        comparison = replace(comparison, measured_us=(own_us, other_us))
     if stored.outcome == "stale":
         note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
         report = replace(report, notes=(*report.notes, note))
     reader = CodeReader(request.loaded.problem, request.target)
     found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
     artifact = found if isinstance(found, Artifact) else None
-    view = reader.sass if language == "SASS" else reader.assembly
+    code = None
+    if artifact is not None and language is not None:
+        is_sass = language == "SASS"
+        code = reader.sass(artifact) if is_sass else reader.assembly(verdict.config, artifact)
     inside = [v for v in report.verdicts if request.outside(v.config) is None]
     return Explained(
         report=report,
@@ -197,7 +196,7 @@ def explained(
         suggestions=suggestions(verdict, inside),
         comparison=comparison,
         reading=None if artifact is None else reader_for(request.target).reading(artifact),
-        code=None if artifact is None else view(request.chosen, artifact),
+        code=code,
         guesses=() if artifact is None else reader.guesses(verdict.config, artifact),
         why=None if artifact is None else reader.why(verdict, artifact, inside),
         searched=not request.alone,
@@ -225,10 +224,8 @@ def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) 
             # Guesses about this config are shown with its times; alone, the first config takes
             # the place of a default, which it need not be.
             hidden = (A_GUESS, DEFAULT_FAILS) if request.alone else (A_GUESS,)
-            notes = [note for note in report.notes if not note.startswith(hidden)]
-            others = [v.config for v in report.verdicts[:_LOOKED_AT]]
-            notes += _workspaces(request, funnel, [*listed, *others])
-            return replace(report, notes=tuple(notes))
+            notes = tuple(note for note in report.notes if not note.startswith(hidden))
+            return replace(report, notes=notes)
         except (CompileError, ProblemError):
             if not request.alone:
                 raise
@@ -236,18 +233,3 @@ def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) 
             verdicts = tuple(funnel.judge(loaded.problem, listed))
             launch = (loaded.problem.name, shape, loaded.problem.dtypes)
             return PruneReport(*launch, request.target.name, scorer, verdicts, {}, versions())
-
-
-_LOOKED_AT: Final = 8
-"""Most other configs that the default is compared with, to find what depends on the config."""
-
-
-def _workspaces(request: ExplainRequest, funnel: Funnel, listed: Sequence[Config]) -> Iterable[str]:
-    """Describe the arguments that the config writes in other slots than the default does."""
-    loaded, chosen = request.loaded, request.chosen
-    default = loaded.space.first(**loaded.problem.shape)
-    others = [default] if chosen != default else listed
-    front = funnel.front(loaded.problem)
-    own = front.slots(chosen)
-    lines = (str(w) for other in others for w in workspaces_of(own, front.slots(other)).values())
-    return dict.fromkeys(lines)

@@ -14,11 +14,11 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.nvptx import Group as OpGroup
-from asmtune.ir.asm.nvptx import OpClass
+from asmtune.ir.asm.nvptx import OpClass, group_of
 from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.findings import Explanation
-from asmtune.report.cells import ReportTable, changes, number, plain_table, share
+from asmtune.report.cells import ReportTable, changes, number, plain_table
 from asmtune.report.code import CodeLine, CodeView
 from asmtune.report.explain.record import (
     CAUSES,
@@ -48,12 +48,13 @@ def classes_table(view: CodeView) -> ReportTable:
     headings = ("class", "in the text", "in the hot loop", "executed")
     table = plain_table(f"{view.language} instructions of a thread", headings)
     for count in view.classes:
-        row = (str(count.instructions), str(count.hot), f"{count.executed:,.0f}")
-        table.add_row(_word(count.kind), *row, style=STYLES[count.group])
+        executed = "-" if count.executed is None else f"{count.executed:,.0f}"
+        row = (str(count.instructions), str(count.hot), executed)
+        table.add_row(_word(count.kind), *row, style=STYLES[group_of(count.kind)])
     table.add_section()
     total = [sum(c.instructions for c in view.classes), sum(c.hot for c in view.classes)]
-    executed = sum(count.executed for count in view.classes)
-    table.add_row("all", *map(str, total), f"{executed:,.0f}")
+    known = [c.executed for c in view.classes if c.executed is not None]
+    table.add_row("all", *map(str, total), f"{sum(known):,.0f}" if known else "-")
     return table
 
 
@@ -67,10 +68,8 @@ def hot_loop(view: CodeView) -> RenderableType:
     if view.hot is None:
         return Group(Text("It has no loop."), *notes)
     hot = view.hot
-    title = (
-        f"Hottest loop in {view.language}: depth {hot.depth}, {hot.instructions} instructions, "
-        f"{hot.times:,.4g} trips a program"
-    )
+    title = f"Hottest loop in {view.language}: depth {hot.depth}, {hot.instructions} instructions"
+    title += "" if hot.times is None else f", {hot.times:,.4g} trips a program"
     lines = [line for line in view.lines if line.hot]
     files = [view.files[index] for index in _files(lines) if index in view.files]
     if files:
@@ -96,7 +95,7 @@ def _source(line: CodeLine, lines: list[CodeLine]) -> str:
 
 
 def _style(line: CodeLine) -> str:
-    return "bold" if line.group is None else STYLES[line.group]
+    return "bold" if line.kind is None else STYLES[group_of(line.kind)]
 
 
 def explanation(explained: Explained) -> Group:
@@ -218,10 +217,6 @@ def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[R
     yield Text(f"  predicted {_times(own.predicted_us, other.predicted_us)}")
     if any(time is not None for time in comparison.measured_us):
         yield Text(f"  measured {_times(*comparison.measured_us)}")
-    for name, found in zip(("this", "the other"), comparison.statistics, strict=True):
-        if found is not None:
-            tail = f"p90 {number(found.p90_us)} us, p99 {number(found.p99_us)} us"
-            yield Text(f"    {name}: {tail}, RSD {share(found.rsd)} of {found.samples} samples")
     if scorer != "roofline" and own.score is not None and other.score is not None:
         yield Text(f"  score by {scorer} {own.score:.3f} against {other.score:.3f}")
     for decision in comparison.decisions:
@@ -264,7 +259,7 @@ def _resources(reading: ConfigReading) -> ReportTable:
     table.add_column("", left=True)
     for feature in FEATURES.values():
         if feature.group in ("resources", "occupancy"):
-            table.add_row(f"{feature.read(reading):g}", feature.meaning)
+            table.add_row(amount(feature.read(reading), feature.unit), feature.meaning)
     resources = reading.resources
     if isinstance(resources, AmdgpuResources):
         table.add_row(f"{resources.agprs}", "AGPRs among a thread's registers; the rest are VGPRs.")

@@ -1,6 +1,7 @@
-"""The page: reports as columns of values, and all parts put together in one file.
+"""The page: reports as one self-contained HTML file that opens from disk.
 
-A policy forbids all that the page does not hold.
+Its columns are those of the terminal's table and of CSV; bytes are in KiB. A policy forbids all
+that the page does not hold.
 """
 
 from __future__ import annotations
@@ -8,51 +9,71 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import json
 import math
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any, Final
 
-from asmtune.base.settings import Settings
-from asmtune.core.hardware.shipped import load_target
-from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, words
 from asmtune.report.documents import dropped_rows, triton_config
 from asmtune.report.explain.record import TERMS
-from asmtune.report.explorer.code import CarriedCode, CodeMaker, carried_code, no_code, packed
-from asmtune.report.progress import ProgressBar
-from asmtune.report.tables import headline, is_guess, worth
+from asmtune.report.tables import COLUMNS, TIMES, headline, is_guess, worth
 
-OWN: Final = frozenset(
-    {
-        "kept", "dropped_at", "reason", "reasons", "rank", "score", "predicted_us", "bottleneck",
-        "measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd", "ratio", "fate",
-        *(f"{name}_us" for name in TERMS),
-    }
-)  # fmt: skip
+_VERDICT: Final = {
+    "rank": ("rank", "Place in the scorer's ranking; 1 is its favourite."),
+    "fate": ("verdict", "Kept to be timed, or the stage and the reason of its loss."),
+    **{column.place: (column.heading, column.meaning) for column in TIMES},
+    "ratio": ("pred/meas", "Predicted time over measured time."),
+    "bottleneck": ("limit", "The largest part of the predicted time."),
+    "score": ("score", "The scorer's own scale; higher is better."),
+    "reasons": ("reasons", "Why it was dropped, and remarks."),
+}
+"""Headings and meanings of columns that are neither axes nor features."""
+
+OWN: Final = frozenset({*_VERDICT, "kept", "dropped_at", *(f"{name}_us" for name in TERMS)})
 """Columns that are no axes and no features; an axis of such a name is shown as `axis NAME`."""
 
 
-def page_model(reports: Sequence[PruneReport], code: CarriedCode) -> dict[str, Any]:
-    """Make the data of the page: `{"features", "terms", "sources", "reports": [...]}`."""
-    features = {f.name: [f.unit, f.group, f.meaning] for f in FEATURES.values()}
-    features |= {f"{name}_us": ["us", "predicted time", _part(name)] for name in TERMS}
+def page_model(reports: Sequence[PruneReport]) -> dict[str, Any]:
+    """Make the data of the page: `{"columns", "usual", "terms", "reports": [...]}`."""
+    usual = [*_VERDICT, *(column.place for column in COLUMNS)]
     return {
-        "features": features,
+        "columns": _described(),
+        "usual": [_page_name(name) for name in usual if name not in ("score", "reasons")],
         "terms": TERMS,
-        "sources": list(code.sources),
         "reports": [
-            _report(report, label) | {"code": index, "code_note": code.note}
-            for report, label, index in zip(reports, _labels(reports), code.index, strict=True)
+            _report(report, label) for report, label in zip(reports, _labels(reports), strict=True)
         ],
     }
 
 
-def _part(term: str) -> str:
-    return f"Part of the predicted time that goes to {TERMS[term]}; the parts sum to it."
+def _described() -> dict[str, tuple[str, str, str]]:
+    """Return heading, meaning and group of each column that is no axis."""
+    headings = {column.place: column.heading for column in COLUMNS}
+    described = {name: (*words, "verdict") for name, words in _VERDICT.items()}
+    for feature in FEATURES.values():
+        name, unit = _page_name(feature.name), feature.unit.replace("B", "KiB", 1)
+        told = "" if unit == "1" else f" Unit: {unit}."
+        heading = headings.get(feature.name, name)
+        described[name] = (heading, feature.meaning + told, feature.group)
+    for name, meaning in TERMS.items():
+        part = f"Part of the predicted time that goes to {meaning}; the parts sum to it."
+        described[f"{name}_us"] = (f"{name} us", part, "predicted time")
+    return described
+
+
+def _page_name(name: str) -> str:
+    """Return a column's name on the page, whose bytes are in KiB."""
+    return name.removesuffix("_bytes") + "_kib" if _is_bytes(name) else name
+
+
+def _is_bytes(name: str) -> bool:
+    return name in FEATURES and FEATURES[name].unit == "B"
 
 
 def _labels(reports: Sequence[PruneReport]) -> list[str]:
@@ -70,8 +91,8 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
     # A config's own num_warps is not overwritten by the feature of that name.
     known = {name for verdict in report.verdicts for name in verdict.config.to_dict()} - OWN
     known |= {name for name in names if name.startswith("config.")}
-    own = [name for name in names if name not in known]
-    columns |= {name: [_value(row.get(name)) for row in rows] for name in own}
+    for name in (name for name in names if name not in known):
+        columns[_page_name(name)] = [_value(row.get(name), name) for row in rows]
     return {
         "kernel": report.kernel,
         "target": report.target,
@@ -95,13 +116,16 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:
-    """Return what CSV has of a verdict, its first reason and the terms of its time as well."""
+    """Return what CSV has of a verdict, with its fate in a word and the terms of its time."""
     row = verdict.row()
-    first = verdict.reasons[0].rule if verdict.reasons else verdict.dropped_at
-    more = {"kept": int(verdict.kept), "reason": first, "reasons": " ".join(row["reasons"].split())}
+    first = verdict.reasons[0].rule if verdict.reasons else "-"
+    fate = "kept" if verdict.kept else f"{verdict.dropped_at}: {first}"
+    row |= {"kept": int(verdict.kept), "fate": fate, "reasons": " ".join(row["reasons"].split())}
+    if verdict.measured_us and verdict.predicted_us is not None:
+        row["ratio"] = verdict.predicted_us / verdict.measured_us
     if row.get("measured_rsd") is not None:
-        more["measured_rsd"] = round(100 * row["measured_rsd"], 2)
-    return row | more | {f"{name}_us": us for name, us in (verdict.terms_us or {}).items()}
+        row["measured_rsd"] = round(100 * row["measured_rsd"], 2)
+    return row | {f"{name}_us": us for name, us in (verdict.terms_us or {}).items()}
 
 
 def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]:
@@ -114,9 +138,11 @@ def _axes(verdicts: Sequence[Verdict]) -> tuple[list[str], dict[str, list[Any]]]
     return list(columns), columns
 
 
-def _value(value: Any) -> Any:
+def _value(value: Any, name: str = "") -> Any:
     if isinstance(value, bool):
         return str(value)
+    if isinstance(value, int | float) and _is_bytes(name):
+        value = value / 1024
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
@@ -125,35 +151,19 @@ def _value(value: Any) -> Any:
 
 
 MODULES: Final = (
-    "dom", "virtual", "data", "rows", "state", "csv", "codes", "listing", "filters", "funnel",
-    "table", "chart", "pane", "code", "compare", "main",
+    "dom", "virtual", "data", "rows", "state", "csv", "filters", "funnel", "table", "config",
+    "main",
 )  # fmt: skip
 """Modules of the page's script, each after those that it imports."""
-
-VENDORED: Final = ("uPlot.iife.min.js", "diff.min.js")
 
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=const|function|class|async)", re.MULTILINE)
 _SLOT: Final = re.compile(r"@(\w+)@")
 
 
-def page_of(
-    reports: Sequence[PruneReport],
-    problem: Problem,
-    targets: Sequence[str],
-) -> str:
-    """Make the page of reports that were just made, with the code of their best configs."""
-    with ProgressBar() as progress:
-        machines = [load_target(name) for name in targets]
-        maker = CodeMaker(machines, Settings.from_environment(), progress)
-        code = carried_code(reports, problem, maker)
-    return report_html(reports, code)
-
-
-def report_html(reports: Sequence[PruneReport], code: CarriedCode | None = None) -> str:
+def report_html(reports: Sequence[PruneReport]) -> str:
     """Write reports of one kernel, at least one, as one self-contained page."""
     first = reports[0]
-    carried = no_code(reports) if code is None else code
     script = page_script()
     names = ", ".join(dict.fromkeys(report.target for report in reports))
     return _filled(
@@ -164,41 +174,38 @@ def report_html(reports: Sequence[PruneReport], code: CarriedCode | None = None)
             "kernel": html.escape(first.kernel),
             "problem": html.escape(f"{words(first.shape)} {dtype_words(first.dtypes)}"),
             "made": html.escape(" ".join(f"{k} {v}" for k, v in first.versions.items())),
-            "style": _style(),
-            "report": packed(page_model(reports, carried)),
-            "codes": '["' + '","'.join(carried.packed) + '"]' if carried.packed else "[]",
+            "style": _filled(_static("style.css"), {"dark": _static("dark.css")}),
+            "report": packed(page_model(reports)),
             "script": script,
         },
     )
 
 
 def page_script() -> str:
-    """Join the libraries and the modules to one script.
+    """Join the modules to one script.
 
     Modules are JavaScript's own, so that they can be read and checked one by one; in one
     function they see each other without import and export.
     """
-    libraries = [_static(f"vendor/{name}") for name in VENDORED]
     modules = [_EXPORT.sub("", _IMPORT.sub("", _static(f"{name}.js"))) for name in MODULES]
-    script = "(() => {\n" + '"use strict";\n' + "\n".join(modules) + "})();"
-    return "\n".join([*libraries, script])
-
-
-def _style() -> str:
-    style = _filled(_static("style.css"), {"dark": _static("dark.css")})
-    return "\n".join([_static("vendor/uPlot.min.css"), style, _static("code.css")])
+    return "(() => {\n" + '"use strict";\n' + "\n".join(modules) + "})();"
 
 
 def _policy(script: str) -> str:
-    """Write the page's policy: it runs its one script, and loads nothing.
-
-    Styles are inline too, and libraries set some on elements.
-    """
+    """Write the page's policy: it runs its one script, and loads nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def packed(value: Any) -> str:
+    """Pack a JSON value as text for `unpack` in data.js."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    # Lone surrogates, which a name may hold, are no UTF-8.
+    data = text.encode("utf-8", "replace")
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
@@ -207,4 +214,4 @@ def _filled(text: str, parts: Mapping[str, str]) -> str:
 
 
 def _static(name: str) -> str:
-    return resources.files(__package__).joinpath("static", *name.split("/")).read_text("utf-8")
+    return resources.files(__package__).joinpath("static", name).read_text("utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -15,7 +14,7 @@ import typer
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
-from asmtune.cli.output import Json, check_destinations, is_stdout, print_line, write_result
+from asmtune.cli.output import check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import PruneReport
@@ -69,7 +68,6 @@ def export(
         bool, typer.Option("--shipped", help="Also what comes with asmtune and is not stored.")
     ] = False,
     where: Where = None,
-    as_json: Json = False,
 ) -> None:
     """Write tuned configs for another store, or for programs without asmtune."""
     if samples and form is not Format.JSON:
@@ -95,7 +93,7 @@ def export(
             entries = (configs_of(record, fastest or 1) for record in _unedited(listed))
             _write_text(to, python_file(entry for entry in entries if entry is not None))
             count = len(listed)
-    _print_count("exported", count, as_json, f"{count} records to {to}", err=is_stdout(to))
+    print_line(f"exported {count} records to {to}", err=is_stdout(to))
 
 
 def _selected(
@@ -155,11 +153,6 @@ def _write_text(to: Path, text: str) -> None:
         raise InputError(f"{to}: {error.strerror or error}; name another place") from error
 
 
-def _print_count(verb: str, count: int, as_json: bool, said: str, *, err: bool = False) -> None:
-    """Print how many a command has moved; to stderr where they went to stdout."""
-    print_line(json.dumps({verb: count}, indent=1) if as_json else f"{verb} {said}", err=err)
-
-
 def import_configs(
     files: Annotated[
         list[Path],
@@ -176,7 +169,6 @@ def import_configs(
         typer.Option(help="The kernel that reports are for, as `cache ls` names it."),
     ] = None,
     where: Where = None,
-    as_json: Json = False,
 ) -> None:
     """Add records to the user's store, and configs without timings as seeds.
 
@@ -190,7 +182,7 @@ def import_configs(
     hints = [file for file in files if as_seeds or is_report(file)]
     entries = [entry for file in hints for entry in _read_seeds(file, kernel)]
     whole = [file for file in files if file not in hints]
-    count, said = 0, []
+    said = []
     if whole:
         count = sum(_import_records(file, where) for file in whole)
         said.append(f"{count} records from {', '.join(map(str, whole))}")
@@ -199,8 +191,7 @@ def import_configs(
             seeds = store.save_seeds(entries)
         kernels = len({entry.key.kernel for entry in entries})
         said.append(f"{seeds} seeds of {kernels} kernels")
-        count += seeds
-    _print_count("imported", count, as_json, " and ".join(said))
+    print_line(f"imported {' and '.join(said)}")
 
 
 def _import_records(file: Path, where: str | None) -> int:

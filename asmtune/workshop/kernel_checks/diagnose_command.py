@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
-from asmtune.cli.output import Json, check_destinations, write_result
+from asmtune.cli.output import Output, TextForm, TextFormat, write_result
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments
 
@@ -34,10 +33,8 @@ def diagnose(
         str, typer.Option(help='A row of the table of tolerances, such as "fp16 weights".')
     ] = "",
     target: Annotated[str, typer.Option(help="The device whose compiled code is read.")] = "H200",
-    json_: Json = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write instead of stdout.")
-    ] = None,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
     """Find why a kernel's result is wrong: mask, accumulator, race, alignment or bounds.
 
@@ -46,7 +43,6 @@ def diagnose(
     bad input.
     """
     check_inputs((), dtype)
-    check_destinations([("--output", output)] if output else [], {})
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"--device {device!r}: cuda or cpu")
     machine = load_target(target)
@@ -66,6 +62,7 @@ def diagnose(
         tolerances={_RESULTS.get(first, first): tolerance} if tolerance else {},
     )
     found = find_cause(request, machine)
-    write_result(json.dumps(found.document(), indent=2) if json_ else found.text(), output)
+    is_json = form is TextForm.JSON
+    write_result(json.dumps(found.document(), indent=2) if is_json else found.text(), output)
     if found.wrong:
         raise typer.Exit(_WRONG)

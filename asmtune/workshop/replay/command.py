@@ -14,7 +14,17 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, NoGpuError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
-from asmtune.cli.output import Json, check_destinations, print_line, write_result, write_rows
+from asmtune.cli.output import (
+    Output,
+    RowForm,
+    RowFormat,
+    TextForm,
+    TextFormat,
+    check_destinations,
+    print_line,
+    write_result,
+    write_rows,
+)
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.oracle import load_oracle
@@ -39,7 +49,8 @@ def replay(
     kernels: Annotated[Path, typer.Option(help="Folder of the kernels' modules.")],
     scorer: Annotated[list[str], typer.Option(help="A scorer; may be given again.")] = [],  # noqa: B006
     target: Annotated[str | None, typer.Option(help="Default: the device in the file.")] = None,
-    json_: Json = False,
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
     """Run the funnel over recorded timings, without a GPU, and print each scorer's regret.
 
@@ -58,7 +69,10 @@ def replay(
         funnel = Funnel(machine, scorers[0], settings, progress=progress)
         reports = [run_replay(oracle, kernels, funnel, scorers) for oracle in oracles]
     report = ReplayReport.merged(reports)
-    write_result(json.dumps(report.to_json(), indent=1) if json_ else replay_table(report))
+    is_json = form is TextForm.JSON
+    write_result(
+        json.dumps(report.to_json(), indent=1) if is_json else replay_table(report), output
+    )
 
 
 @app.command()
@@ -109,7 +123,7 @@ def _write_timings(path: Path, document: dict[str, Any]) -> None:
 
 
 @app.command()
-def features(json_: Json = False) -> None:
+def features(form: RowFormat = RowForm.TEXT, output: Output = None) -> None:
     """List the features that are read off a compiled config."""
     from asmtune.predict.features.catalog import FEATURES
 
@@ -117,11 +131,11 @@ def features(json_: Json = False) -> None:
         {"feature": f.name, "unit": f.unit, "group": f.group, "meaning": f.meaning}
         for f in FEATURES.values()
     ]
-    write_rows("Features", rows, json_, spare=("group", "unit"))
+    write_rows("Features", rows, form, output, spare=("group", "unit"))
 
 
 @app.command()
-def rules(json_: Json = False) -> None:
+def rules(form: RowFormat = RowForm.TEXT, output: Output = None) -> None:
     """List the rules, and which of them drop a config."""
     from asmtune.predict.score.rules import RULES
 
@@ -134,4 +148,4 @@ def rules(json_: Json = False) -> None:
         }
         for rule in RULES
     ]
-    write_rows("Rules", rows, json_)
+    write_rows("Rules", rows, form, output)

@@ -33,7 +33,7 @@ FAILED: Final = 1
 class ChartFormat(StrEnum):
     """Forms of the result."""
 
-    table = "table"
+    text = "text"
     json = "json"
     svg = "svg"
     png = "png"
@@ -138,7 +138,7 @@ def _rendered(chart: Chart, form: ChartFormat) -> object:
     from asmtune.workshop.roofline.document import chart_json, chart_table
     from asmtune.workshop.roofline.figure import draw
 
-    if form is ChartFormat.table:
+    if form is ChartFormat.text:
         return chart_table(chart)
     return chart_json(chart) if form is ChartFormat.json else draw(chart, form.value)
 
@@ -155,7 +155,7 @@ def _forms(
     if not output:
         if form is ChartFormat.png:
             raise InputError("--format png: a terminal cannot show it; give a file with --output")
-        return [(form or ChartFormat.table, None)]
+        return [(form or ChartFormat.text, None)]
     forms = [form or _by_suffix(path) for path in output]
     check_destinations([("--output", path) for path in output])
     return list(zip(forms, output, strict=True))
@@ -163,7 +163,7 @@ def _forms(
 
 def _by_suffix(path: Path) -> ChartFormat:
     suffix = path.suffix.lower().removeprefix(".")
-    forms = {**{form.value: form for form in ChartFormat}, "txt": ChartFormat.table}
+    forms = {**{form.value: form for form in ChartFormat}, "txt": ChartFormat.text}
     if suffix not in forms:
         raise InputError(
             f"--output {path}: {path.suffix or 'no suffix'!r} tells no form: "

@@ -11,9 +11,18 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final
 
-from asmtune.report.figures import COLOURS, INK, MARKERS, RULE, WIDTH, fitted_legend, look, saved
 from asmtune.workshop.roofline.chart import Chart, ChartEntry, Point
 from asmtune.workshop.roofline.document import compute_name, compute_roofs, labels, summary
+from asmtune.workshop.roofline.figure_style import (
+    COLOURS,
+    INK,
+    MARKERS,
+    RULE,
+    WIDTH,
+    fitted_legend,
+    look,
+    saved,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

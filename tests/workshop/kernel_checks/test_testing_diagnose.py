@@ -398,7 +398,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], session_cac
     """A wrong kernel is diagnosed by the command in a process of its own: exit 1, and JSON."""
     planted(tmp_path, FAULTS["mask"])
     commands = Commands(tmp_path, capsys)
-    ran = commands.run("diagnose", "{}/rows.py", "--device", "cpu", "--json")
+    ran = commands.run("diagnose", "{}/rows.py", "--device", "cpu", "--format", "json")
     assert ran.code == 1, ran
     document = json.loads(ran.out)
     first = next(one for one in document["findings"] if one["outcome"] == "cause")

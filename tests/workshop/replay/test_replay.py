@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import shutil
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from asmtune.base.errors import OracleError
 from asmtune.base.settings import Settings
@@ -24,7 +26,17 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay import flow as judging
 from asmtune.workshop.replay.flow import judged_moments, replay
-from asmtune.workshop.replay.results import CUTS, cut_sizes, kept_of
+from asmtune.workshop.replay.results import (
+    CUTS,
+    Agreement,
+    ReplayReport,
+    ScorerResult,
+    TaskResult,
+    cut_sizes,
+    kept_of,
+    replay_table,
+)
+from tests.command_lines import Commands
 
 DATA = Path(__file__).parents[2] / "replay_data"
 TIMINGS = DATA / "timings.json"
@@ -251,3 +263,37 @@ def test_recorded_configs_get_their_hooks_back() -> None:
     found = judging._with_hooks(task, module, SimpleNamespace(shape={}))
     assert found == [plain, hooked]
     assert found[1].pre_hook is hooked.pre_hook
+
+
+def test_replay_table() -> None:
+    """Each scorer has its line over all tasks and one for each kernel."""
+    rows = (Row(Config({}), 1.0, None, {}),)
+    tasks = [Task("gemm", {"M": 1}, "fp16", rows), Task("softmax", {"n": 2}, "fp16", rows)]
+    results = tuple(
+        TaskResult(task, dict.fromkeys(CUTS, share))
+        for task, share in zip(tasks, (0.25, 1.0), strict=True)
+    )
+    agreement = Agreement()
+    agreement.failures["runs", "fails"] = 3
+    made = ReplayReport("NVIDIA H200", "H200", (ScorerResult("weights", results),), agreement)
+    text = io.StringIO()
+    Console(file=text, width=200).print(replay_table(made))
+    lines = [[cell.strip() for cell in line.split("│")] for line in text.getvalue().splitlines()]
+    assert ["weights", "all", "2", *["0.500"] * 5, "0.250"] in lines
+    assert ["", "gemm", "1", *["0.250"] * 6] in lines
+    assert ["told runs, recorded fails: 3"] in lines
+
+
+@pytest.mark.slow(seconds=3)
+def test_the_command(commands: Commands) -> None:
+    """A replay prints the scorers asked for, as a table or as JSON."""
+    asked = ("model", "replay", str(TIMINGS), "--kernels", str(TIMINGS.parent / "kernels"))
+    ran = commands.run(*asked, "--scorer", "roofline", "--format", "json")
+    assert (ran.code, ran.err) == (0, "")
+    scorers = json.loads(ran.out)["scorers"]
+    assert scorers["roofline"]["kernels"]["barriers"]["top1"] == 0.4472
+    table = commands.run(*asked, "--scorer", "roofline", "--target", "H100").out
+    assert "0.447" in table
+    assert "chance" not in table
+    for name in ("before compiling", "10% compiled", "25% compiled"):
+        assert f"roofline, {name}" in table

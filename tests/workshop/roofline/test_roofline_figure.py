@@ -12,10 +12,10 @@ import pytest
 
 from asmtune.base.errors import MissingPackageError
 from asmtune.predict.work_counts import WorkCounts
-from asmtune.report.figures import DARK, look
 from asmtune.workshop.roofline.chart import Chart
 from asmtune.workshop.roofline.document import labels
 from asmtune.workshop.roofline.figure import draw, drawn, place_of, plotted, points_of
+from asmtune.workshop.roofline.figure_style import DARK, look
 from tests.charts import chart, entry, mixed, product
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
 

@@ -46,11 +46,6 @@ export function percent(share) {
   return share > 0 && share < 0.005 ? "<1%" : `${Math.round(share * 100)}%`;
 }
 
-/** A colour of the page by the name of its variable. */
-export function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-}
-
 /** Whether a key is meant for a field and not for the page. */
 export function isTyping(event) {
   const typed = event.target.closest("input, select, textarea, [contenteditable]");

@@ -1,15 +1,13 @@
 // The funnel: what came in, what fell where and why, what is kept.
 
-import { inWords } from "./data.js";
 import { byId, make, number } from "./dom.js";
 
 /** Draws the funnel of a report; `choose(verdict)` narrows the table, null widens it. */
-export function drawFunnel(reports, current, chosen, choose) {
+export function drawFunnel(current, chosen, choose) {
   let left = current.size;
   const steps = current.funnel.map(({ stage, reason, configs }) => {
     left -= configs;
-    const [where, why] = inWords(stage, reason);
-    return { stage: where, reason: why, fate: [where, why].filter(Boolean).join(": "), configs, left };
+    return { stage, reason, fate: `${stage}: ${reason}`, configs, left };
   });
   const kept = { stage: "kept", reason: `by ${current.scorer}`, fate: "kept", configs: left, left };
   const rows = [

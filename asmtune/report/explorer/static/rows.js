@@ -6,7 +6,7 @@ const TERM = /^([^\s<>=!]+)(<=|>=|!=|=|<|>)(.+)$/;
 const SHORT = {
   regs: "regs_per_thread",
   spills: "spill_words",
-  shared: "shared_bytes",
+  shared: "shared_kib",
   predicted: "predicted_us",
   measured: "measured_us",
   limit: "bottleneck",
@@ -55,10 +55,9 @@ function parseTerm(report, term) {
  * Throws an Error with a message where a term means nothing.
  */
 export function parseQuery(report, query) {
-  // The codes of JSON and CSV, such as "score: rank", are found as well as the words for them.
-  const { fate, dropped_at: stage, reason, bottleneck, reasons } = report.columns;
+  const { fate, bottleneck, reasons } = report.columns;
   report.searched ??= report.names.map((name, row) =>
-    [name, fate[row], `${stage[row]}: ${reason[row]}`, bottleneck[row], reasons[row]]
+    [name, fate[row], bottleneck[row], reasons[row]]
       .join(" ")
       .toLowerCase(),
   );

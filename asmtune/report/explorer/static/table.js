@@ -12,7 +12,7 @@ function broken(title) {
 }
 
 export class Table {
-  /** @param actions open(row), pick(row), sort(column) */
+  /** @param actions focus(row), sort(column) */
   constructor(actions) {
     this.actions = actions;
     this.grid = byId("grid");
@@ -34,17 +34,10 @@ export class Table {
     this.place = Math.max(0, rows.indexOf(before));
     this.#heading();
     this.grid.setAttribute("aria-rowcount", rows.length + 1);
-    this.grid.setAttribute("aria-colcount", this.columns.length + 1);
+    this.grid.setAttribute("aria-colcount", this.columns.length);
     this.grid.style.setProperty("--columns", this.#widths());
     this.list.reset(rows.length);
     this.#point();
-  }
-
-  /** Puts a row of the report in focus, where it is shown. */
-  focusRow(row) {
-    const place = this.rows.indexOf(row);
-    if (place >= 0) this.#move(place);
-    return place >= 0;
   }
 
   focus() {
@@ -64,13 +57,13 @@ export class Table {
     const widths = this.columns.map((name) => {
       const title = this.report.title(name);
       const lines = isNarrow ? broken(title).map((line) => line.trim().length) : [title.length];
-      let widest = HEADING * Math.max(...lines) + (isNarrow ? 0 : 1);
+      let widest = HEADING * Math.max(...lines) + (isNarrow ? 0 : 2);
       for (let row = 0; row < this.report.size; row += step) {
         widest = Math.max(widest, number(this.report.value(name, row)).length);
       }
       return `${Math.min(widest, WIDEST) + padding}ch`;
     });
-    return ["var(--pick-width)", ...widths].join(" ");
+    return widths.join(" ");
   }
 
   #heading() {
@@ -93,23 +86,20 @@ export class Table {
         {
           role: "columnheader",
           "aria-sort": order,
-          "aria-colindex": at + 2,
+          "aria-colindex": at + 1,
           class: this.numeric.has(name) ? "cell number" : "cell",
         },
         button,
       );
     });
-    const pick = make("div", { role: "columnheader", class: "cell", "aria-colindex": 1 });
-    pick.append(make("span", { class: "sr" }, "Compare"));
     this.head.replaceChildren(
-      make("div", { role: "row", class: "row", "aria-rowindex": 1 }, pick, ...cells),
+      make("div", { role: "row", class: "row", "aria-rowindex": 1 }, ...cells),
     );
   }
 
   #row(place) {
     const { report } = this;
     const row = this.rows[place];
-    const picked = this.state.picked.includes(`${report.index}.${row}`);
     const cells = this.columns.map((name, at) => this.#cell(name, row, at));
     const classes = ["row", report.columns.kept[row] ? "kept" : "dropped"];
     if (place === this.place) classes.push("current");
@@ -123,18 +113,8 @@ export class Table {
         "aria-selected": String(place === this.place),
         "data-place": place,
       },
-      make("div", { role: "gridcell", class: "cell", "aria-colindex": 1 }, this.#box(row, picked)),
       ...cells,
     );
-  }
-
-  #box(row, picked) {
-    return make("input", {
-      type: "checkbox",
-      tabindex: -1,
-      checked: picked,
-      "aria-label": `Compare ${this.report.names[row]}`,
-    });
   }
 
   #cell(name, row, at) {
@@ -144,27 +124,21 @@ export class Table {
     if (name === "fate") classes.push("fate");
     if (name === "spill_words" && this.report.value(name, row) > 0) classes.push("warn");
     const title = text.length > WIDEST ? text : null;
-    return make("div", { role: "gridcell", class: classes.join(" "), "aria-colindex": at + 2, title }, text);
+    return make("div", { role: "gridcell", class: classes.join(" "), "aria-colindex": at + 1, title }, text);
   }
 
   #click(event) {
     const element = event.target.closest("[data-place]");
     if (!element) return;
-    const place = Number(element.dataset.place);
-    this.#move(place);
-    if (event.target.matches("input, .cell:first-child")) this.actions.pick(this.rows[place]);
-    else this.actions.open(this.rows[place]);
+    this.#move(Number(element.dataset.place));
   }
 
   #key(event) {
     if (event.target !== this.grid || event.ctrlKey || event.metaKey || event.altKey) return;
     const { page } = this.list;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
-    if (event.key in steps) this.#move(this.place + steps[event.key]);
-    else if (event.key === "Enter" && this.current !== undefined) this.actions.open(this.current);
-    else if ((event.key === " " || event.key === "x") && this.current !== undefined) {
-      this.actions.pick(this.current);
-    } else return;
+    if (!(event.key in steps)) return;
+    this.#move(this.place + steps[event.key]);
     event.preventDefault();
   }
 
@@ -178,5 +152,6 @@ export class Table {
   #point() {
     if (this.rows.length) this.grid.setAttribute("aria-activedescendant", `row-${this.place}`);
     else this.grid.removeAttribute("aria-activedescendant");
+    this.actions.focus(this.current);
   }
 }

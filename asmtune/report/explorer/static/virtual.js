@@ -35,21 +35,14 @@ export class VirtualList {
     this.draw();
   }
 
-  /** Scrolls as little as it takes to see a row, or puts it a third down where it was out of sight. */
-  reveal(index, middle = false) {
+  /** Scrolls as little as it takes to see a row. */
+  reveal(index) {
     const { scroller } = this;
     const room = scroller.clientHeight - (this.header?.offsetHeight ?? 0);
     const top = index * this.height;
     const out = top < scroller.scrollTop || top + this.height > scroller.scrollTop + room;
     if (!out) return;
-    if (middle) scroller.scrollTop = Math.max(0, top - room / 3);
-    else scroller.scrollTop = top < scroller.scrollTop ? top : top + this.height - room;
-    this.draw();
-  }
-
-  /** Scrolls until a row is the first in sight. */
-  top(index) {
-    this.scroller.scrollTop = Math.max(0, index * this.height);
+    scroller.scrollTop = top < scroller.scrollTop ? top : top + this.height - room;
     this.draw();
   }
 

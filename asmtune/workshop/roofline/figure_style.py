@@ -70,7 +70,7 @@ def look(text: bool = True) -> Iterator[None]:
     except ImportError as error:
         raise MissingPackageError(
             "figures need matplotlib, which is not installed: pip install '.[figures]' "
-            "in a clone of asmtune, or take --format table or json"
+            "in a clone of asmtune, or take --format text or json"
         ) from error
     style: dict[Any, Any] = {"svg.fonttype": "none" if text else "path", "svg.hashsalt": "asmtune"}
     style |= {"pdf.fonttype": 42, "font.size": SIZE, "text.parse_math": False}

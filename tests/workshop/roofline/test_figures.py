@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asmtune.report.figures import DARK, GROUND, look, saved
+from asmtune.workshop.roofline.figure_style import DARK, GROUND, look, saved
 from benchmarks.harness import RESULTS
 from benchmarks.kernels import figure as kernels_figure
 from tests.figure_checks import check_axes, check_colours, check_texts, legend_of
