@@ -13,7 +13,15 @@ import typer
 from rich.console import Group
 
 from asmtune.base.errors import InputError
-from asmtune.cli.kernel_arguments import Dtype
+from asmtune.cli.kernel_arguments import (
+    Arguments,
+    Axes,
+    Dtype,
+    Grid,
+    KernelArguments,
+    Only,
+    SpaceOption,
+)
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import Tiles
 from asmtune.core.hardware.shipped import load_target
@@ -92,6 +100,11 @@ def tune(
         Path | None,
         typer.Option("--from", help="A file of `asmtune run --record`: tune the keys in it."),
     ] = None,
+    axis: Axes = [],  # noqa: B006
+    arg: Arguments = [],  # noqa: B006
+    grid: Grid = None,
+    only: Only = None,
+    space: SpaceOption = None,
 ) -> None:
     """Find the fastest config of a kernel on this machine's GPU, and keep it in the store.
 
@@ -99,7 +112,15 @@ def tune(
     again, so that a command that was interrupted or killed goes on where it was when it is
     given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
     program met are tuned without the program; KERNEL then chooses those of one kernel.
+
+    FILE.py:FUNCTION tunes the launches of a host function, as a program that imports the file
+    makes them, or a kernel's own launch; --arg, --axis, --grid, --kernel and --space are for these.
     """
+    named = (tuple(axis), tuple(arg), grid, only, space)
+    asked = KernelArguments(kernel or "", next(iter(shape), None), dtype, *named)
+    if ":" not in asked.kernel and any(named):
+        words = "--axis, --arg, --grid, --kernel and --space"
+        raise InputError(f"{words} are for a function, named as file.py:function")
     if from_ is not None:
         given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
         _check_alone(given | {"--search-held-tiles": tiles})
@@ -113,6 +134,8 @@ def tune(
     options = _options(choices, seconds, compiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
+    elif ":" in asked.kernel:
+        plan = _host_plan(asked, options, ranked_by)
     else:
         module = _module(kernel)
         plan = _plan(module, str(kernel), shapes_of(module, sizes), dtype, options)
@@ -147,6 +170,15 @@ def _recorded_plan(path: Path, kernel: str | None, options: TuneOptions) -> _Pla
 
     keys = RecordedKeys.of(path, kernel)
     return _Plan(options, len(keys.keys), keys.results, keys.changed)
+
+
+def _host_plan(asked: KernelArguments, options: TuneOptions, ranked_by: Target | None) -> _Plan:
+    from asmtune.runtime.offline.host_tuning import HostLaunches
+    from asmtune.runtime.offline.tuning_queue import target_here
+
+    launches = asked.load(ranked_by or target_here())
+    queue = HostLaunches(launches, bool(asked.axes or asked.space))
+    return _Plan(options, len(launches), queue.results)
 
 
 def _plan(
@@ -210,12 +242,6 @@ def _module(kernel: str | None) -> KernelModule:
         raise InputError(
             "Missing argument 'KERNEL': give a kernel, such as `asmtune tune tiled_matmul`, or "
             "the keys of a program: `asmtune tune --from keys.json`"
-        )
-    if ":" in kernel:
-        raise InputError(
-            f"{kernel!r} is a function, and a record is for the program that launches it: tune "
-            "the program by `asmtune run PROGRAM`, write a kernel module (kernels/tiled_matmul.py "
-            "is the template), or decorate the kernel with @asm_autotune"
         )
     return load_kernel_module(kernel)
 

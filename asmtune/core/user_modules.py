@@ -54,6 +54,9 @@ _homes: dict[str, _Home] = {}
 _home_of: dict[str, _Home] = {}
 """Homes of imported kernel files and modules, by the module's name."""
 
+_importable: dict[str, str] = {}
+"""Dotted names by which programs import files, by the module's name here."""
+
 _replaced: list[Any] = []
 """Streams that files put in the place of `sys.stdout`: deleting one closes what it wraps."""
 
@@ -75,6 +78,7 @@ def import_file(path: Path) -> ModuleType:
         raise ProblemError(f"kernel file {path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     own = Package.of(real)
+    _importable[unique] = ".".join(filter(None, (own.name, real.stem)))
     if own.name:  # relative imports work, as with `python -m`
         spec.name, module.__package__ = f"{own.name}.{unique}", own.name
     home = _homes.setdefault(str(real.parent), _Home(own.first, last=own.last))
@@ -94,6 +98,11 @@ def import_file(path: Path) -> ModuleType:
         undo.pop_all()
     _home_of[module.__name__] = home
     return module
+
+
+def importable_name(module: str) -> str:
+    """Return the name by which a program imports a module that is imported by its file here."""
+    return _importable.get(module, module)
 
 
 def file_mode(path: Path) -> int:

@@ -95,6 +95,7 @@ def _kept(
     from asmtune.core.space.space import Space
     from asmtune.predict.prune.flow import Funnel
     from asmtune.runtime.offline.pruning import PruneChoices
+    from asmtune.runtime.offline.tuning_queue import target_here
 
     if autotuner is None:
         raise InputError("it is not called by triton.autotune, as prune_configs_by")
@@ -102,7 +103,7 @@ def _kept(
     values.pop("warmup", None)
     kernel, choices = autotuner.fn, PruneChoices.of(scorer, top_k, None)
     problem = Problem.of_launch(kernel, values, grid)
-    machine = _here() if target is None else target
+    machine = target_here() if target is None else target
     funnel = Funnel(
         machine,
         choices.scorer,
@@ -118,19 +119,3 @@ def _kept(
         if target is None:
             front.hand_to_triton(verdict.config)
     return [own[verdict.config] for verdict in best[:top_k]]
-
-
-def _here() -> Target:
-    """Return the target of the GPU at hand.
-
-    Raises:
-        InputError: no GPU is at hand, or it is unknown.
-    """
-    from asmtune.core.hardware.shipped import match_device
-    from asmtune.measure.timing.nvml import device_name
-
-    name = device_name()
-    target = match_device(name)
-    if target is None:
-        raise InputError(f"{name} is no known target; give asmtune.pruner a target")
-    return target

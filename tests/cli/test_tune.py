@@ -281,7 +281,6 @@ def test_ctrl_c(workshop: FakeWorkshop, commands: Commands) -> None:
     ("arguments", "says"),
     [
         ("", "Missing argument"),
-        ("{}/plain.py:plain", "asmtune run PROGRAM"),
         ("{}/doubled.py --shape m=1", "--shape: kernel doubled: the shape lacks n"),
         ("{}/doubled.py --shapes {}/plain.py", "plain.py, line 1: "),
         ("{}/doubled.py --effort balance", "did you mean balanced?"),
@@ -372,3 +371,44 @@ def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Co
     assert ran.code == 1
     assert "serves.py cannot be imported here (kernel file" in ran.err
     assert "no such file): install its package" in ran.err
+
+
+ROWS = """
+import torch, triton, triton.language as tl
+
+@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 128)], key=["n"])
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+
+@triton.jit
+def negate(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, -tl.load(x + at, mask=at < n), mask=at < n)
+
+def host(x):
+    out, n = torch.empty_like(x), x.numel()
+    double[lambda values: (triton.cdiv(n, values["BLOCK"]),)](x, out, n)
+    negate[(triton.cdiv(n, 64),)](out, n, BLOCK=64)
+    return out
+"""
+
+
+def test_a_host_function(workshop: FakeWorkshop, commands: Commands) -> None:
+    """Its launches are tuned on tensors of the GPU, under the keys that its importers look up."""
+    (commands.folder / "rows.py").write_text(ROWS)
+    workshop.answers = [tuned] * 3
+    host = ("tune", "{}/rows.py:host", "--arg", "x=fp16[32,32]", "--target", "H200")
+    ran = commands.run(*host)
+    assert ran.code == 0, ran.err
+    double, negate = workshop.jobs
+    assert (double.key.kernel, double.key.shape["n"]) == ("rows.double", 1024)
+    assert [config.kwargs["BLOCK"] for config in double.configs()] == [64, 128]
+    assert negate.key.kernel == "rows.negate"
+    assert {config.num_warps for config in negate.configs()} == {1, 2, 4, 8}
+    commands.run(*host, "--kernel", "double", "--axis", "BLOCK=256")
+    (config,) = workshop.jobs[2].configs()
+    assert config.kwargs == {"BLOCK": 256}
+    line = commands.refused("tune", "{}/doubled.py", "--arg", "n=1", "--target", "H200")
+    assert "are for a function" in line

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from asmtune.base.errors import InputError
 from asmtune.core.failures import guarded, required
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
+from asmtune.measure.timing.nvml import device_name
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.offline.kernel_sources import StoredLaunch, reference_of, tuner_of
 from asmtune.tuning.listener import TuningListener
@@ -39,6 +42,20 @@ def open_machine(
     """
     device, tuner = Tuner.on_this_gpu(options, target)
     return TuningGpu(device, "cuda", tuner.with_listener(progress))
+
+
+def target_here() -> Target:
+    """Return the target of the GPU at hand.
+
+    Raises:
+        NoGpuError: there is no GPU.
+        InputError: it is unknown.
+    """
+    name = device_name()
+    target = match_device(name)
+    if target is None:
+        raise InputError(f"{name} is no known target; give one, as --target or target=")
+    return target
 
 
 @dataclass(frozen=True)
