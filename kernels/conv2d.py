@@ -24,8 +24,9 @@ part of a batch or of an image); what is laid out otherwise is copied at each ca
 is channels_last.
 Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
 than the padded image, or a setting is out of range.
-Backward: a launch for the gradient of x (`_conv2d_input.py`) and one for that of the weights
-(`_conv2d_weight.py`), each timed beside cuDNN; ReLU and the bias take PyTorch's functions.
+Backward: a launch for each gradient, each timed beside cuDNN's or PyTorch's function: that of x
+`_conv2d_input.py`, of the weights `_conv2d_weight.py`, of the bias and through ReLU
+`_conv2d_bias.py`.
 Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
 implicit product of CUTLASS's convolutions, and its few-channels variant.
 """
@@ -54,6 +55,7 @@ from asmtune.kernels._conv2d import (
     store_result,
     sum_by_taps,
 )
+from asmtune.kernels._conv2d_bias import result_gradients
 from asmtune.kernels._conv2d_host import DEFAULT, Layer, grid, layer, space
 from asmtune.kernels._conv2d_input import input_gradient
 from asmtune.kernels._conv2d_weight import weight_gradient
@@ -206,29 +208,36 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(x, weight.permute(0, 3, 1, 2), bias, **options).permute(0, 2, 3, 1)
 
 
+def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor | None, ...]:
+    """Compute the gradients of x, weight and bias that are needed.
+
+    cuDNN's may add up in an order that changes. `replay_calls` does not see PyTorch's switch of
+    deterministic algorithms: it is read here.
+    """
+    *given, vendor = values
+    return _needed_gradients(*given, needed[:3], vendor and not is_deterministic())
+
+
+@replay_calls
 @torch.no_grad()
-def _gradients(
+def _needed_gradients(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     y: torch.Tensor | None,
     window: tuple[int, ...],
     groups: int,
-    vendor: bool,
-    *,
     needed: tuple[bool, ...],
+    vendor: bool,
 ) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of x, weight and bias that are needed.
-
-    cuDNN's may add up in an order that changes, so that none is called where launches are to be
-    deterministic.
-    """
+    """Compute the gradients of x, weight and bias that are needed."""
     dy = dy.contiguous(memory_format=torch.channels_last)
-    dz = dy if y is None else torch.ops.aten.threshold_backward(dy, y, 0)
-    given = (dz, x, weight, window, groups, vendor and not is_deterministic())
+    dz, dbias = None, None
+    if y is not None or needed[2]:
+        dz, dbias = result_gradients(dy, y, needed[2], vendor)
+    given = (dy if dz is None else dz, x, weight, window, groups, vendor)
     dx = input_gradient(*given) if needed[0] else None
-    dweight = weight_gradient(*given) if needed[1] else None
-    return dx, dweight, dz.sum((0, 2, 3)) if needed[2] else None
+    return dx, weight_gradient(*given) if needed[1] else None, dbias
 
 
 def _cudnn(

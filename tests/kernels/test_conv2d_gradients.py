@@ -10,12 +10,14 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.compile.worker import Workers
+from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.progress import ProgressListener
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
+    _conv2d_bias,
     _conv2d_host,
     _conv2d_input,
     _conv2d_weight,
@@ -30,10 +32,10 @@ from tests.kernels.made import artifact_of, noted_launches
 from tests.kernels.test_conv2d import copies
 
 LAST = torch.channels_last
-MODULES = {"dx": _conv2d_input, "dweight": _conv2d_weight}
+MODULES = {"dx": _conv2d_input, "dweight": _conv2d_weight, "dbias": _conv2d_bias}
 SHARED = {
     of: Config({**module.DEFAULT.kwargs, name: 2}, num_warps=4, num_stages=3)
-    for (of, module), name in zip(MODULES.items(), ("SPLIT", "WAVES"), strict=True)
+    for (of, module), name in zip(MODULES.items(), ("SPLIT", "WAVES", "WAVES"), strict=True)
 }
 """Configs by which programs share sums."""
 
@@ -81,7 +83,11 @@ def exact_gradients(given: dict[str, Any]) -> dict[str, torch.Tensor]:
 def problem_of(of: str, given: dict[str, Any]) -> Problem:
     """Make the launch of one gradient."""
     module = MODULES[of]
-    return Problem(module.kernel, module.arguments_of(*given.values()), module.grid, {}, of)
+    if of == "dbias":
+        arguments = module.arguments_of(given["dy"], given["dy"], True)
+    else:
+        arguments = module.arguments_of(*given.values())
+    return Problem(module.kernel, arguments, module.grid, {}, of)
 
 
 def alternatives_of(of: str) -> dict[str, Any]:
@@ -95,7 +101,7 @@ def alternatives_of(of: str) -> dict[str, Any]:
 @pytest.mark.parametrize("way", [{"padding": 1}, {"padding": 1, "stride": 2, "groups": 2}], ids=str)
 @pytest.mark.parametrize("of", MODULES)
 def test_kernels_compile(of: str, way: dict[str, Any], device: str, settings: Settings) -> None:
-    """Tiles are copied ahead by 16 bytes into tensor cores, and nothing spills."""
+    """Tiles are copied ahead by 16 bytes into tensor cores, sums load 16 bytes, nothing spills."""
     given = operands(way, torch.float16, "meta")
     given |= {"x": _wide(given["x"], 256), "dy": _wide(given["dy"], 256)}
     weight = torch.empty(256, 256 // given["groups"], 3, 3, dtype=torch.float16, device="meta")
@@ -103,8 +109,12 @@ def test_kernels_compile(of: str, way: dict[str, Any], device: str, settings: Se
     problem = problem_of(of, given)
     artifact = artifact_of(problem, SHARED[of], settings, device)
     ptx = artifact.outputs["ptx"]
-    assert {copy.partition(",")[0] for copy in copies(ptx)} == {"0x10"}
-    assert re.search(r"wgmma\.mma_async|mma\.sync|tcgen05\.mma", ptx)
+    if of == "dbias":
+        assert "ld.global.v4.b32" in ptx
+        assert "st.global.v4.b32" in ptx
+    else:
+        assert {copy.partition(",")[0] for copy in copies(ptx)} == {"0x10"}
+        assert re.search(r"wgmma\.mma_async|mma\.sync|tcgen05\.mma", ptx)
     assert read_cubin(artifact.cubin).spill_words == 0
 
 
@@ -118,7 +128,8 @@ def test_parts_of_sums_are_scratch(of: str, settings: Settings, target: Target) 
     effects = Effects.of(front.works([default, SHARED[of]]), problem.arguments)
     effects = effects.beside(front.works([default]), problem.arguments)
     assert effects.scratch == {"sums_ptr", "count_ptr"}
-    assert effects.writes - effects.scratch == {f"{of}_ptr"}
+    outputs = {f"{of}_ptr"} | ({"dz_ptr"} if of == "dbias" else set())
+    assert effects.writes - effects.scratch == outputs
 
 
 def _wide(image: torch.Tensor, channels: int) -> torch.Tensor:
@@ -127,7 +138,7 @@ def _wide(image: torch.Tensor, channels: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("of", MODULES)
+@pytest.mark.parametrize("of", ["dx", "dweight"])
 def test_cudnn_computes_what_the_kernels_do(of: str, way: dict[str, Any]) -> None:
     """From a launch's arguments and from the function's, its gradient is that of float64."""
     torch.manual_seed(0)
@@ -151,7 +162,30 @@ def test_cudnn_computes_what_the_kernels_do(of: str, way: dict[str, Any]) -> Non
         assert got.is_contiguous(memory_format=LAST)
 
 
-BESIDE = {"cudnn_dgrad", "cudnn_wgrad"}
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+def test_torch_sums_and_masks_as_the_kernel_does(relu: bool, has_bias: bool) -> None:
+    """PyTorch's functions write and return the same gradients; NaN lets the gradient through."""
+    torch.manual_seed(0)
+    dy, y = (torch.randn(2, 6, 3, 5).contiguous(memory_format=LAST) for _ in range(2))
+    y[0, 1, 2, 3] = float("nan")
+    y[1, 2, 0, 0] = 0.0
+    given = _conv2d_bias.arguments_of(dy, y if relu else None, has_bias)
+    wanted = torch.where(y <= 0, 0.0, dy) if relu else dy
+    sums = wanted.double().sum((0, 2, 3))
+    call_of(_conv2d_bias._launch_torch, _conv2d_bias.kernel.arg_names, given)()
+    whole = _conv2d_bias.result_gradients.prepared.alternatives["torch"]
+    dz, dbias = whole(dy, y if relu else None, has_bias, True)
+    assert (dz is not None, dbias is not None) == (relu, has_bias)
+    if relu:
+        assert torch.equal(given["dz_ptr"].permute(0, 3, 1, 2), wanted)
+        assert torch.equal(dz, wanted)
+    if has_bias:
+        assert excess(given["dbias_ptr"], sums, {}) <= 1
+        assert excess(dbias, sums, {}) <= 1
+
+
+BESIDE = {"cudnn_dgrad", "cudnn_wgrad", "torch"}
 
 
 @pytest.mark.parametrize("vendor", [False, True])
@@ -165,7 +199,7 @@ def test_gradients_choose_as_the_forward_pass(
     x, weight, bias = torch.randn(2, channels, 5, 5), torch.randn(4, channels, 3, 3), torch.randn(4)
     leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]
     conv2d.conv2d(*leaves, stride=2, relu=True, vendor=vendor).sum().backward()
-    assert len(launches) == 3
+    assert len(launches) == 4
     assert set().union(*launches[1:]) == (BESIDE if vendor else set())
     launches.clear()
     weight.requires_grad_(False)

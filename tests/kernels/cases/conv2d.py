@@ -13,7 +13,7 @@ from asmtune.workshop.kernel_checks.checks import check_kernel
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
-ALSO = ("_conv2d_input", "_conv2d_weight")
+ALSO = ("_conv2d_input", "_conv2d_weight", "_conv2d_bias")
 LAST = torch.channels_last
 PARTED = Config({"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 64, "SPLIT": 3})
 
@@ -162,11 +162,12 @@ def parted_gradients(device: str) -> dict[str, float]:
     dy, x = torch.randn(5, 70, 32, 33, device=device), torch.randn(5, 20, 32, 33, device=device)
     dy, x = (tensor.contiguous(memory_format=LAST) for tensor in (dy, x))
     weight, whole = torch.randn(70, 20, 1, 1, device=device), Window.of(1, 0)
-    inputs, weights = (module_of(name) for name in ALSO)
+    inputs, weights, sums = (module_of(name) for name in ALSO)
     below, above = (tensor.double().permute(0, 2, 3, 1) for tensor in (dy, x))
     wanted = {
         "dx": torch.zeros(5, 15, 33, 20, dtype=torch.float64, device=device),
         "dweight": torch.einsum("nhwf,nhwc->fc", below, above)[:, None, None],
+        "dbias": below.sum((0, 1, 2)),
     }
     # Of a stride of 3 two pixels of three see no tap.
     wanted["dx"][:, ::3] = below[:, :5] @ weight[:, :, 0, 0].double()
@@ -180,6 +181,7 @@ def parted_gradients(device: str) -> dict[str, float]:
         "dx of groups": (inputs, {**inputs.arguments_of(**strided), "SPLIT": 3}, 3),
         # More parts than a group has.
         "dweight": (weights, {**weights.arguments_of(dy, x, weight, whole, 1), **shared}, 11),
+        "dbias": (sums, {**sums.arguments_of(dy, None, True), **shared}, 42),
     }
     found: dict[str, float] = {}
     for name, (module, arguments, parts) in launches.items():
