@@ -19,7 +19,6 @@ from asmtune.base.limited_read import MIB, inflated, read_limited, unzipped
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
 from asmtune.core.ir_overrides import Override
-from asmtune.core.keys.rules import _rules_of_file as read_rules
 from asmtune.core.oracle import load_oracle
 from asmtune.report.documents import read_reports
 from asmtune.runtime.offline.recorded_keys import read_keys
@@ -30,10 +29,9 @@ from asmtune.workshop.regression.run import read_run
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "target.json": lambda path: load_target(str(path)),
-    "rules": read_rules,
     "shapes": read_shapes,
     "keys.json": read_keys,
-    "import.json": lambda path: read_import(path, None, None),  # type: ignore[arg-type]
+    "import.json": lambda path: read_import(path, None),
     "export.json": interchange.read,
     "run.json": read_run,
     "report.json": read_reports,

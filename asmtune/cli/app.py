@@ -89,7 +89,7 @@ EXAMPLES: Final = {
     ),
     "model train": (
         "model train timings.json --kernels kernels --output rows.npz",
-        "model train timings.json --kernels kernels --output rows.npz --error error.json",
+        "model train a.json b.json --kernels kernels --output rows.npz --sketches before.npz",
     ),
 }
 """Two command lines for each command's `--help`."""

@@ -8,7 +8,7 @@ never used again in one store.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,9 +22,6 @@ from asmtune.core.hardware.model import Target, apart
 from asmtune.core.hardware.shipped import known_device
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import Layer
-
-Distance = Callable[[Mapping[str, Any], Mapping[str, Any]], float]
-"""Returns the distance of two shapes."""
 
 Place = tuple[int, tuple[float, ...], float]
 
@@ -65,7 +62,6 @@ def neighbours(
     layers: Mapping[Layer, Collection[TuneRecord]],
     key: TuneKey,
     here: Target | None,
-    distance: Distance,
 ) -> list[Neighbour]:
     """Sort the records that may serve a key, nearest first.
 
@@ -79,7 +75,6 @@ def neighbours(
             a device that nothing is known of are left out.
         key: the key that they are to serve.
         here: the target of the key's device; without it other devices are left out.
-        distance: of two shapes.
     """
     named = {record.key.device for records in layers.values() for record in records}
     targets = {device: known_device(device) for device in named - {key.device} if here is not None}
@@ -87,7 +82,7 @@ def neighbours(
         neighbour
         for layer, records in layers.items()
         for record in records
-        if (neighbour := _neighbour(record, layer, key, here, distance, targets)) is not None
+        if (neighbour := _neighbour(record, layer, key, here, targets)) is not None
     ]
     return sorted(listed, key=lambda one: one.place)
 
@@ -97,7 +92,6 @@ def _neighbour(
     layer: Layer,
     key: TuneKey,
     here: Target | None,
-    distance: Distance,
     targets: Mapping[str, Target | None],
 ) -> Neighbour | None:
     own = record.key
@@ -113,6 +107,16 @@ def _neighbour(
     same_code = there.arch == here.arch and dict(own.shape) == dict(key.shape)
     rank = _SAME_CODE if same_code else _ELSEWHERE
     return Neighbour(record, (rank, away, shape_away), layer, is_here=False)
+
+
+def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return the distance of two shapes: the sum of |log2| of the ratios of their sizes.
+
+    Values that are no numbers above 0 are one step apart where they differ.
+    """
+    pairs = ((_at(one, name), _at(other, name)) for name in one.keys() | other.keys())
+    steps = (abs(_log(a) - _log(b)) for a, b in pairs if _code(a) != _code(b))
+    return sum(1.0 if math.isnan(step) else step for step in steps)
 
 
 NEAREST: Final = 16

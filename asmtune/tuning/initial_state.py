@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -24,7 +23,7 @@ from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
 from asmtune.store.lookup import EarlierOutcomes, Layer
-from asmtune.store.neighbours import neighbours
+from asmtune.store.neighbours import distance, neighbours
 from asmtune.store.seeds import KeyedConfigs
 from asmtune.triton_api.user_state import carried
 from asmtune.tuning.options import Effort
@@ -40,8 +39,6 @@ MOST_IMPORTED: Final = 8
 
 BEST_OF_EACH: Final = 2
 """Number of a record's fastest configs that are seeds; of the same code and key more."""
-
-_SIZES: Final = (int, float)
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ def experience(
         here: the device's target; without it other devices are left out.
         imported: configs of the key's kernel; those of its device, dtypes and shape come first.
     """
-    near = neighbours(layers, key, here, distance)
+    near = neighbours(layers, key, here)
     most = MOST_SEEDS // 2 if any(one.is_here for one in near) else MOST_SEEDS
     seeds: dict[Config, None] = {}
     origins: dict[Config, str] = {}
@@ -94,25 +91,9 @@ def experience(
 
 
 def _remoteness(one: TuneKey, key: TuneKey) -> tuple[bool, bool, float]:
-    """Return a sort key: imported keys may spell the device with `_`, and lack dtypes."""
-    device = one.device.replace("_", " ") != key.device.replace("_", " ")
+    """Return a sort key: those of imported configs may lack dtypes."""
     dtypes = dict(one.dtypes) not in ({}, dict(key.dtypes))
-    return device, dtypes, distance(one.shape, key.shape)
-
-
-def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """Return the distance of two shapes: the sum of |log2| of the ratios of their sizes.
-
-    Values that are no numbers above 0 are one step apart where they differ.
-    """
-    total = 0.0
-    for name in one.keys() | other.keys():
-        a, b = one.get(name), other.get(name)
-        if isinstance(a, _SIZES) and isinstance(b, _SIZES) and a > 0 and b > 0:
-            total += abs(math.log2(a) - math.log2(b))
-        elif a != b:
-            total += 1.0
-    return total
+    return one.device != key.device, dtypes, distance(one.shape, key.shape)
 
 
 MOST_SKETCHES: Final = 384

@@ -260,7 +260,7 @@ def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> N
     damaged, cut = (key_digest(record(m).key) for m in (2, 7))
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         connection.execute("UPDATE keys SET winner = '' WHERE digest = ?", (damaged,))
-        connection.execute("UPDATE trials SET outcome = '' WHERE id = (SELECT max(id) FROM trials)")
+        connection.execute("UPDATE trials SET winner = '' WHERE id = (SELECT max(id) FROM trials)")
 
     def malformed() -> Any:
         raise InputError("asmtune.shipped/x.json: not JSON")

@@ -142,7 +142,7 @@ def test_nothing_of_the_tuner_reaches_a_mode(
     path: Callable[..., Any], gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No operation and no function of PyTorch that the tuner calls reaches the user's modes."""
-    monkeypatch.setattr("asmtune.tuning.tuner.device_name", lambda _: DEVICE)
+    monkeypatch.setattr("asmtune.tuning.tuner.device_name", lambda: DEVICE)
     queue = background.BackgroundQueue()
     monkeypatch.setattr(background, "queue_of", lambda _: queue)
     x, out = vectors()

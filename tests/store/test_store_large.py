@@ -25,8 +25,8 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, interchange, lookup, neighbours, sqlite_file, tables, transactions
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
+from asmtune.store.neighbours import distance
 from asmtune.store.safe_store import SafeStore
-from asmtune.tuning.initial_state import distance
 
 PATIENCE_S = 60
 KEY = record(3000).key

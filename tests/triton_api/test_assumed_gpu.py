@@ -15,6 +15,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.runtime.offline.host_arguments import HostArguments
 from asmtune.runtime.offline.host_functions import assumed_gpu, host_launches
 from asmtune.triton_api.assumed_gpu import AssumedGpuError, Launch
+from asmtune.triton_api.tensors import own_gpu_kernel
 from tests.sample_kernels import scale
 
 QUESTIONS: dict[str, tuple[Callable[[], Any], Any]] = {
@@ -108,6 +109,14 @@ custom.register_fake(torch.empty_like)
 library = torch.library.Library("asmtune_tests", "FRAGMENT")
 library.define("of_cuda(Tensor x) -> Tensor")
 library.impl("of_cuda", launched, "CUDA")
+
+
+def test_an_operators_own_gpu_kernel() -> None:
+    """What Python registered is found, by operator or only overload; PyTorch's own is not."""
+    for op in (torch.ops.asmtune_tests.of_cuda, torch.ops.asmtune_tests.launched.default):
+        assert own_gpu_kernel(op) is not None
+    assert own_gpu_kernel(torch.ops.aten.add.Tensor) is None
+    assert own_gpu_kernel(torch.add) is None
 
 
 def in_streams(x: torch.Tensor) -> torch.Tensor:
