@@ -82,7 +82,7 @@ def tuned_row(path: Path) -> dict[str, Any]:
     for name, (own, space) in ways.items():
         start = time.perf_counter()
         with empty_caches():
-            config = tune(own, space, effort="quick", isolate=False).config
+            config = tune(own, space, effort="quick", isolate=False).winner.plain
         seconds[name] = round(time.perf_counter() - start, 2)
         row[f"{name}_config"] = config.values()
         launches[name] = partial(own.kernel[own.grid], **{**own.arguments, **config.all_kwargs()})

@@ -138,7 +138,9 @@ _STAGES: Final = (None, "rules", "estimate", "sketch", "compile", "score")
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file begins as a report does."""
+    """Return whether a file begins as a report does; what is read from a pipe is none."""
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             return FORMAT.encode() in file.read(len(FORMAT) + 32)

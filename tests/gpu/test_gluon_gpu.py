@@ -150,7 +150,7 @@ def test_warps_that_hand_tiles_on_are_tuned(cache_dir: Path) -> None:
             key=["n"],
             skip_tuning_below_us=None,
             isolate=isolate,
-            force=True,
         )(kernels.passed_on)
+        reconfigure(own, force=True)
         own[(1,)](*described, 1000)
         assert torch.equal(x, y)
