@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group
 from rich.text import Text
 
+from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.kernel_arguments import (
@@ -21,10 +23,13 @@ from asmtune.cli.kernel_arguments import (
     Shape,
     SpaceOption,
 )
-from asmtune.cli.output import Output, TextForm, TextFormat, write_result
+from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import ScorerName
+from asmtune.compile.artifacts import ArtifactCache
+from asmtune.compile.disassembly import disassemble
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.trace.run import names_run
 
@@ -75,6 +80,10 @@ def explain(
         str | None,
         typer.Option(help="Code to show, its hottest loop: ptx, sass, or amdgcn."),
     ] = None,
+    save_code: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the code of every stage: TTIR, TTGIR, LLVM IR, PTX, SASS."),
+    ] = None,
     form: TextFormat = TextForm.TEXT,
     output: Output = None,
 ) -> None:
@@ -99,8 +108,35 @@ def explain(
     result = explained(request, default, scorer, language)
     notes = (*request.notes(result), *loaded.notes)
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
+    if save_code is not None:
+        artifact = result.verdict.artifact
+        found = None if artifact is None else ArtifactCache.of(settings).get(artifact)
+        _save(found, loaded.problem.name, save_code)
     if form is TextForm.JSON:
         write_result(explained_json(result), output)
         return
     notes_shown = (Text(note, "yellow") for note in result.report.notes)
     write_result(Group(explanation(result), *notes_shown), output)
+
+
+def _save(artifact: Artifact | Failure | None, name: str, folder: Path) -> None:
+    """Write the code of every stage of a config into a folder.
+
+    Raises:
+        InputError: the config was not compiled, or the folder cannot be written.
+    """
+    if not isinstance(artifact, Artifact):
+        raise InputError(f"--save-code {folder}: the config was not compiled: there is no code")
+    texts: dict[str, str | bytes] = {**artifact.outputs}
+    is_cuda = "ptx" in texts
+    texts["cubin" if is_cuda else "hsaco"] = artifact.cubin
+    if is_cuda and not isinstance(sass := disassemble(artifact.cubin), Failure):
+        texts["sass"] = sass
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stage, text in texts.items():
+            data = text if isinstance(text, bytes) else text.encode()
+            write_whole(folder / f"{name}.{stage}", data)
+    except OSError as error:
+        raise InputError(f"--save-code {folder}: {error.strerror or error}") from error
+    print_line(f"asmtune: wrote {name}.{{{','.join(texts)}}} to {folder}", err=True)

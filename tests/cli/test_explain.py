@@ -266,3 +266,17 @@ def test_what_is_not_in_the_space_is_told(commands: Commands) -> None:
 def test_what_is_refused(arguments: tuple[str, ...], says: str, commands: Commands) -> None:
     """One line that names the mistake, before or after anything is compiled."""
     assert says in commands.refused(*DOUBLED, *arguments)
+
+
+def test_code_is_saved(commands: Commands) -> None:
+    """A config's code of every stage is a file; one that was not compiled has none."""
+    folder = commands.folder / "code"
+    ran = commands.run(*DOUBLED, "--alone", "--save-code", str(folder))
+    assert ran.code == 0, ran.err
+    files = {path.suffix: path.read_bytes() for path in folder.iterdir()}
+    assert files.keys() == {".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".sass"}
+    assert b".entry kernel" in files[".ptx"]
+    assert files[".cubin"].startswith(b"\x7fELF")
+    wrong = (*DOUBLED, "--alone", "--config", "BLOCK=3", "--save-code", str(folder))
+    assert commands.run(*wrong).code != 0
+    assert "--save-code /proc/x" in commands.refused(*DOUBLED, "--alone", "--save-code", "/proc/x")
