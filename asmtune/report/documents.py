@@ -138,7 +138,7 @@ _STAGES: Final = (None, "rules", "estimate", "sketch", "compile", "score")
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file begins as a report does; what is read from a pipe is none."""
+    """Return whether a file begins as a report does; a pipe is not read."""
     if not path.is_file():
         return False
     try:
