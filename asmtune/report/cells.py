@@ -220,6 +220,12 @@ def words(values: Mapping[str, Any]) -> str:
     return printable(" ".join([f"{name}={value}" for name, value in values.items()]))
 
 
+def heading(shape: Mapping[str, Any]) -> str:
+    """Format a shape for a heading: without strides, unless it has nothing else."""
+    sizes = {name: value for name, value in shape.items() if "stride" not in name}
+    return words(sizes or shape)
+
+
 def dtype_words(dtypes: Mapping[str, str]) -> str:
     """Format dtypes as `fp16/fp32`, each once."""
     return printable("/".join(dict.fromkeys(dtypes.values())))

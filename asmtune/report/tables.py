@@ -16,6 +16,7 @@ from asmtune.report.cells import (
     Column,
     ReportTable,
     dtype_words,
+    heading,
     kib,
     number,
     one_line,
@@ -61,7 +62,7 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
     """Tabulate the kept configs target by target, the answer in a line first; then what fell."""
     first = reports[0]
     title = Text.assemble(
-        (one_line(first.kernel), "bold"), f" {words(first.shape)} {dtype_words(first.dtypes)}"
+        (one_line(first.kernel), "bold"), f" {heading(first.shape)} {dtype_words(first.dtypes)}"
     )
     answers = [Text(headline(report), "bold") for report in reports]
     told = [(f"{report.target}: {note}", note) for report in reports for note in report.notes]

@@ -25,7 +25,7 @@ from asmtune.cli.run import keys_met_table
 from asmtune.core.config import Config, varying
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.report.cells import ReportTable, plain_table
+from asmtune.report.cells import ReportTable, heading, plain_table
 from asmtune.report.documents import read_reports
 from asmtune.report.explain.record import Explained
 from asmtune.report.explain.text import explanation
@@ -199,3 +199,9 @@ def test_control_codes_in_cells() -> None:
     assert "\\x1b[31m" in text
     assert "\\u202e" in text
     assert "[link=x]1[/]" in text
+
+
+def test_a_heading_has_no_strides() -> None:
+    """Strides, which may be twenty, are left out of a heading that has sizes."""
+    assert heading({"M": 4, "stride_am": 4, "causal": True}) == "M=4 causal=True"
+    assert heading({"stride": 2}) == "stride=2"

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.report.cells import dtype_words, words
+from asmtune.report.cells import dtype_words, heading
 from asmtune.report.documents import dropped_rows, triton_config
 from asmtune.report.explain.record import TERMS
 from asmtune.report.tables import COLUMNS, TIMES, headline, is_guess, worth
@@ -172,7 +172,7 @@ def report_html(reports: Sequence[PruneReport]) -> str:
             "policy": _policy(script),
             "title": html.escape(f"{first.kernel} on {names}: asmtune prune report"),
             "kernel": html.escape(first.kernel),
-            "problem": html.escape(f"{words(first.shape)} {dtype_words(first.dtypes)}"),
+            "problem": html.escape(f"{heading(first.shape)} {dtype_words(first.dtypes)}"),
             "made": html.escape(" ".join(f"{k} {v}" for k, v in first.versions.items())),
             "style": _filled(_static("style.css"), {"dark": _static("dark.css")}),
             "report": packed(page_model(reports)),
