@@ -76,10 +76,10 @@ def test_imported_seeds() -> None:
     Values that the space has not, such as an engine's own option, do not count.
     """
     entries = [
-        KeyedConfigs(replace(KEY, device="NVIDIA_H100"), (config(1),)),
+        KeyedConfigs(replace(KEY, device="NVIDIA H100"), (config(1),)),
         KeyedConfigs(replace(KEY, dtypes={"a": "fp32"}), (config(2),)),
         KeyedConfigs(replace(KEY, shape={"M": 8, "N": 8}), (config(3), config(99))),
-        KeyedConfigs(replace(KEY, dtypes={}, device="NVIDIA_H200"), (config(4), config(3))),
+        KeyedConfigs(replace(KEY, dtypes={}, device="NVIDIA H200"), (config(4), config(3))),
         KeyedConfigs(KEY, (Config({"B": 5, "SPLIT_K": 1}),)),
     ]
     space = list(map(config, range(9)))
