@@ -346,7 +346,7 @@ NO_JSON = {
 
 
 def test_a_malformed_line_is_named(whole: Path) -> None:
-    """A wrong or missing field, or a line that is no event, is told with its place in one line."""
+    """One line names the place of a wrong or missing field, or of a line that is no event."""
     data = whole.read_bytes()
     first = data.splitlines(keepends=True)[0]
     texts = {}

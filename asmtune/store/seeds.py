@@ -15,7 +15,7 @@ from asmtune.store.codec import config_text, key_digest
 from asmtune.store.interchange import abridged
 
 UNTIMED: Final = Provenance("", "", "", "", "", "", "")
-"""What is known of how a seed was made: nothing."""
+"""The provenance of a seed, of which nothing is known."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def test_what_hangs_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.slow(seconds=15)
 def test_rounds_alternate(tmp_path: Path) -> None:
-    """Live processes are timed in turns; one that ends costs its operation, and is told as that's.
+    """Live processes are timed in turns; one that ends fails its own operation alone.
 
     `asmtune run` runs the same file with the same arguments.
     """

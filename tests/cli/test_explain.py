@@ -164,7 +164,7 @@ def test_code(language: str, opcode: str, commands: Commands, sums: tuple[str, .
 def test_code_that_cannot_be_had(
     commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines without sources, and SASS without its tool, are told; the rest is shown."""
+    """Notes name lines without sources and SASS without its tool; the rest is shown."""
     from asmtune.triton_api import compiler
 
     def missing() -> str:

@@ -40,7 +40,7 @@ shape = st.fixed_dictionaries({"M": st.integers(-5, 2**40), "N": st.booleans()})
 def test_shapes_are_read_in_order(
     shapes: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A line is a shape; remarks and empty lines are none."""
+    """A line is a shape, unless it is empty or a remark."""
     lines = (", ".join(f"{name} = {value}" for name, value in one.items()) for one in shapes)
     path = tmp_path_factory.mktemp("forms") / "shapes.txt"
     path.write_text("# sizes\n" + "  # why\n\n".join(lines))

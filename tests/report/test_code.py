@@ -165,7 +165,7 @@ def test_without_a_loop(views: Views) -> None:
 
 
 def test_a_damaged_cubin_is_a_failure(settings: Settings) -> None:
-    """What nvdisasm refuses is told, and nothing is raised."""
+    """The view says what nvdisasm refuses, and raises nothing."""
     target, problem, config = load_target("H200"), scale_problem(), Config({"BLOCK": 1024})
     request = Lowering(problem, target, 60).request(config)
     assert isinstance(request, LowerRequest)

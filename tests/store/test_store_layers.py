@@ -85,7 +85,7 @@ def test_files_of_the_source_tree() -> None:
 def test_what_is_shipped(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files are read, in order of their names, once; records are judged as the user's are.
 
-    Of one key shipped for two versions of Triton, the one that holds is taken.
+    A key that ships for two versions of Triton gives the record that holds.
     """
     old = record(1, **winner(35), provenance=replace(PROVENANCE, triton="3.5.0"))
     new, other = record(1, **winner(36)), record(3, **winner(3))

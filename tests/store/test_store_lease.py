@@ -140,7 +140,7 @@ def test_a_killed_owner_on_this_host_holds_nobody_up(where: str) -> None:
 def test_a_silent_owner_elsewhere_is_taken_over(where: str, wait: bool) -> None:
     """The key of an owner on another host is free once its counter has not changed for a while.
 
-    Who never waits notices it too, some launches later; who waits is told once for whom.
+    Who never waits notices it too, some launches later. One warning says for whom one waits.
     """
     owner_that_dies(where)
     owner = f"elsewhere:{os.getpid()}:{'0' * 16}:1"
@@ -182,7 +182,7 @@ def test_an_owner_that_was_stopped_agrees_in_the_end(where: str) -> None:
 
 
 def test_ranks_that_force_agree(where: str) -> None:
-    """Of ranks that all force one key, one tunes and replaces what is valid; others take that."""
+    """One of several ranks that force a key tunes it anew; the others take its config."""
     safe_store(where).save(tuned(1))
 
     def force(pipe: int) -> None:

@@ -284,7 +284,7 @@ def add_and_clear(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, FLAW: tl.conste
 def test_a_config_that_writes_what_is_not_saved_never_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many tiles a sample is lowered; one outside it that writes other arguments fails."""
+    """A sample of many tiles is lowered; one outside it that writes other arguments fails."""
     monkeypatch.setattr(arithmetic, "MOST_TILES", 1)
     machine = HostMachine()
     made = replace(problem(), kernel=add_and_clear)

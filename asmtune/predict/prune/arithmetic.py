@@ -239,7 +239,7 @@ def _unreadable(front: ProblemAnalysis, launches: _Launches) -> str:
 def sampled_works(front: ProblemAnalysis, configs: Sequence[Config]) -> list[Work]:
     """Return the works of configs that are lowered already, and of one config a tile.
 
-    Of many tiles a sample is lowered, which shows each value of each axis.
+    It lowers a sample of many tiles, which shows each value of each axis.
     """
     points = SpaceTable.of(configs)
     tiles = points.take(points.groups(points.tile_names)[0])

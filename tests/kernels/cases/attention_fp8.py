@@ -27,7 +27,7 @@ def heads(
 
 
 def blocks(block_m: int, block_n: int = 32, split: int = 1) -> Config:
-    """A config with blocks of so many queries and keys, in so many parts."""
+    """Make a config with blocks of queries and keys, in a number of parts."""
     return Config({"BLOCK_M": block_m, "BLOCK_N": block_n, "SPLIT": split}, num_stages=2)
 
 
@@ -51,7 +51,7 @@ def made(device: str, *numbers: int) -> dict[str, Any]:
 
 
 def scales(device: str, split: int) -> dict[str, float]:
-    """Keys and values with scales of unlike groups, sizes and formats, in so many parts."""
+    """Compare keys and values with scales of unlike groups, sizes and formats, in parts."""
     given, found = made(device, 2, 4, 2, 21, 150, 16, 0), {}
     given["v"] = given["v"].to(torch.float8_e5m2)
 

@@ -441,7 +441,7 @@ def test_what_cannot_be_run(
     tmp_path: Path,
     found_in: Callable[..., Diagnosis],
 ) -> None:
-    """Code that does not compile is told, and what the interpreter lacks is no fault."""
+    """The report names code that does not compile; what the interpreter lacks is no fault."""
     with pytest.raises(InputError, match=message):
         found_in(planted(tmp_path, changes))
 

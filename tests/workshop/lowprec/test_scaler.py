@@ -210,7 +210,7 @@ def test_the_average_begins_with_a_number(nothing: float) -> None:
 
 
 def test_ends_of_the_range() -> None:
-    """Head room ends at the largest fp32, zeros have scale 1, and no element is none to clip."""
+    """Head room ends at the largest fp32, zeros have scale 1, and no elements clip nothing."""
     scaler = Scaler(margin=60.0)
     scaler.update(torch.full((2,), 3e38))
     assert float(scaler.scale) == torch.finfo(torch.float32).max

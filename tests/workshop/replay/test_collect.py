@@ -184,7 +184,7 @@ def test_command(
 ) -> None:
     """The command writes a whole file after each task, and tells what it has done.
 
-    A task of which nothing runs is told, and is not in the file.
+    A warning names a task of which nothing runs; the file leaves it out.
     """
     made: list[TimingPolicy] = []
 

@@ -1,4 +1,4 @@
-"""The figures of the docs: what stands in them, what touches what, and their colours."""
+"""The figures of the docs: their texts, what touches what, and their colours."""
 
 from __future__ import annotations
 
