@@ -26,18 +26,11 @@ import triton
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Failure
 from asmtune.kernels import tiled_matmul
+from asmtune.runtime.calls import as_triton
 from benchmarks.harness import child, empty_caches, parser, raced, table, write
 
 WAYS = ("stock", "pruned")
 LABELS = {"stock": "all configs", "pruned": "with `asmtune.pruner()`"}
-
-
-def configs() -> list[triton.Config]:
-    """List the configs of the space, as a program of Triton's would."""
-    return [
-        triton.Config(dict(c.kwargs), num_warps=c.num_warps, num_stages=c.num_stages)
-        for c in tiled_matmul.space().configs()
-    ]
 
 
 def first_call(way: str, sizes: dict[str, int]) -> dict[str, Any]:
@@ -51,7 +44,8 @@ def first_call(way: str, sizes: dict[str, int]) -> dict[str, Any]:
         import asmtune
 
         prune = {"early_config_prune": asmtune.pruner()}
-    tuned = triton.autotune(configs(), key=["M", "N", "K"], prune_configs_by=prune)(
+    configs = [*map(as_triton, tiled_matmul.space().configs())]
+    tuned = triton.autotune(configs, key=["M", "N", "K"], prune_configs_by=prune)(
         tiled_matmul.kernel
     )
     tuned[problem.grid](**values)

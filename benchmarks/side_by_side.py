@@ -34,6 +34,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
+from asmtune.runtime.calls import as_triton
 from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.harness import (
     caches,
@@ -146,8 +147,7 @@ def _autotune(problem: Problem, configs: Sequence[Config]) -> tuple[float, Confi
     import torch
     import triton
 
-    listed = [_triton_config(config) for config in configs]
-    kernel = triton.autotune(configs=listed, key=[])(problem.kernel)
+    kernel = triton.autotune(configs=[*map(as_triton, configs)], key=[])(problem.kernel)
     torch.cuda.synchronize()
     start = time.perf_counter()
     kernel[problem.grid](**problem.arguments)
@@ -155,13 +155,6 @@ def _autotune(problem: Problem, configs: Sequence[Config]) -> tuple[float, Confi
     seconds = time.perf_counter() - start
     timing = kernel.configs_timings[kernel.best_config]
     return seconds, Config.of(kernel.best_config), timing[0] if timing else float("inf")
-
-
-def _triton_config(config: Config) -> Any:
-    import triton
-
-    names = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-    return triton.Config(dict(config.kwargs), **{name: getattr(config, name) for name in names})
 
 
 def exhaustive(

@@ -66,7 +66,6 @@ EXAMPLES: Final = {
     "import": ("import tuned.json", "import report.json --kernel softmax"),
     "targets": ("targets", "targets --format csv -o targets.csv"),
     "targets show": ("targets show H200", "targets show H200 --format json -o h200.json"),
-    "targets measure": ("targets measure", "targets measure -o mine.json"),
     "new": ("new my_kernel", "new add_row"),
     "diagnose": ("diagnose mine.py", "diagnose mine.py --device cpu --format json"),
     "accuracy": ("accuracy softmax", "accuracy mine.py --format json --seed 7"),

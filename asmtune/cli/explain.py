@@ -25,7 +25,6 @@ from asmtune.cli.kernel_arguments import (
 )
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import ScorerName
-from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.disassembly import disassemble
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
@@ -109,9 +108,7 @@ def explain(
     notes = (*request.notes(result), *loaded.notes)
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if save_code is not None:
-        artifact = result.verdict.artifact
-        found = None if artifact is None else ArtifactCache.of(settings).get(artifact)
-        _save(found, loaded.problem.name, save_code)
+        _save(result.artifact, loaded.problem.name, save_code)
     if form is TextForm.JSON:
         write_result(explained_json(result), output)
         return
@@ -119,19 +116,23 @@ def explain(
     write_result(Group(explanation(result), *notes_shown), output)
 
 
-def _save(artifact: Artifact | Failure | None, name: str, folder: Path) -> None:
+def _save(artifact: Artifact | None, name: str, folder: Path) -> None:
     """Write the code of every stage of a config into a folder.
 
     Raises:
         InputError: the config was not compiled, or the folder cannot be written.
     """
-    if not isinstance(artifact, Artifact):
+    if artifact is None:
         raise InputError(f"--save-code {folder}: the config was not compiled: there is no code")
     texts: dict[str, str | bytes] = {**artifact.outputs}
     is_cuda = "ptx" in texts
     texts["cubin" if is_cuda else "hsaco"] = artifact.cubin
-    if is_cuda and not isinstance(sass := disassemble(artifact.cubin), Failure):
-        texts["sass"] = sass
+    if is_cuda:
+        sass = disassemble(artifact.cubin)
+        if isinstance(sass, Failure):
+            print_line(f"asmtune: no SASS is written: {sass.detail}", err=True)
+        else:
+            texts["sass"] = sass
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for stage, text in texts.items():

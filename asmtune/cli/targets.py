@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-from asmtune.base.errors import InputError, NoGpuError
 from asmtune.cli.output import (
     Output,
     RowForm,
@@ -18,8 +17,7 @@ from asmtune.cli.output import (
     write_rows,
 )
 from asmtune.core.hardware.descriptor import descriptor_of
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import known_targets, load_target, match_device
+from asmtune.core.hardware.shipped import known_targets, load_target
 
 app: Final = typer.Typer(
     help="List and show devices.",
@@ -55,7 +53,9 @@ def show(
     output: Output = None,
 ) -> None:
     """Show a target's figures with their sources; in json it is a descriptor, for --target."""
-    shown = load_target(target) if target is not None else _here()
+    from asmtune.runtime.offline.tuning_queue import target_here
+
+    shown = load_target(target) if target is not None else target_here()
     if form is TextForm.JSON:
         write_result(json.dumps(descriptor_of(shown), indent=1), output)
         return
@@ -69,24 +69,3 @@ def show(
         for name, figure in shown.figures.items()
     ]
     write_rows(f"{shown.name} ({shown.arch})", rows, RowForm.TEXT, output)
-
-
-def _here() -> Target:
-    """Return the target of the GPU here.
-
-    Raises:
-        NoGpuError: there is no GPU.
-        InputError: no descriptor describes it, and its driver does not tell enough.
-    """
-    import torch
-
-    from asmtune.measure.timing.nvml import device_name
-
-    if not torch.cuda.is_available():
-        raise NoGpuError("this needs a CUDA GPU; PyTorch finds none on this machine")
-    torch.cuda.init()  # type: ignore[no-untyped-call] # so that its driver may be asked
-    name = device_name()
-    target = match_device(name)
-    if target is None:
-        raise InputError(f"{name}: no descriptor describes it, and its driver tells too little")
-    return target

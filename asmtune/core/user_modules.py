@@ -81,7 +81,7 @@ def import_file(path: Path) -> ModuleType:
     _importable[unique] = ".".join(filter(None, (own.name, real.stem)))
     if own.name:  # relative imports work, as with `python -m`
         spec.name, module.__package__ = f"{own.name}.{unique}", own.name
-    home = _homes.setdefault(str(real.parent), _Home(own.first, last=own.last))
+    home = _homes.setdefault(str(real.parent), _Home([str(own.root)], last=own.last))
     if is_again:  # its neighbours may have asked the GPU as well
         home.modules.clear()
     sys.modules[unique] = module

@@ -47,11 +47,6 @@ class Package:
         return cls(name, file.parent, root, name if level else outermost)
 
     @property
-    def first(self) -> list[str]:
-        """Return what `sys.path` begins with while the file is imported."""
-        return [str(self.root)]
-
-    @property
     def last(self) -> list[str]:
         """Return what `sys.path` ends with: the file's folder, if that is a package's.
 

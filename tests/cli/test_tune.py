@@ -64,6 +64,7 @@ class FakeWorkshop:
 
     answers: list[Callable[[TuningRequest], TuningResult]]
     jobs: list[TuningRequest] = field(default_factory=list)
+    used: list[TuneOptions | None] = field(default_factory=list)
     options: TuneOptions | None = None
     audience: Any = None
     target: Any = None
@@ -78,6 +79,7 @@ class FakeWorkshop:
         """As the real one."""
         for job in jobs:
             self.jobs.append(job)
+            self.used.append(self.options)
             yield self.answers[len(self.jobs) - 1](job)
 
 
@@ -376,7 +378,8 @@ def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Co
 ROWS = """
 import torch, triton, triton.language as tl
 
-@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 128)], key=["n"])
+@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 128)], key=["n"],
+                 reset_to_zero=["out"])
 @triton.jit
 def double(x, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -405,6 +408,10 @@ def test_a_host_function(workshop: FakeWorkshop, commands: Commands) -> None:
     double, negate = workshop.jobs
     assert (double.key.kernel, double.key.shape["n"]) == ("rows.double", 1024)
     assert [config.kwargs["BLOCK"] for config in double.configs()] == [64, 128]
+    own, plain = (options.checks for options in workshop.used if options is not None)
+    assert (own.reset_to_zero, plain.reset_to_zero) == (("out",), ())
+    x, out = (double.problem.arguments[name] for name in ("x", "out"))
+    assert (x.device.type, len(x.unique()) > 100, bool(x.equal(out))) == ("cpu", True, False)
     assert negate.key.kernel == "rows.negate"
     assert {config.num_warps for config in negate.configs()} == {1, 2, 4, 8}
     commands.run(*host, "--kernel", "double", "--axis", "BLOCK=256")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from asmtune.base.json_codec import to_json
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.verdicts import Features, PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import Suggestion, nearest, predict
@@ -206,6 +206,7 @@ class Explained:
     Attributes:
         report: of all configs that were judged.
         suggestions: up to two changes that are predicted to be faster.
+        artifact: its code of every stage; None where it did not compile.
         reading: its parsed assembly; None where it did not compile.
         code: its code, or why it cannot be shown; None where it did not compile, or the code was
             not asked for.
@@ -219,6 +220,7 @@ class Explained:
     target: Target
     suggestions: tuple[Suggestion, ...] = ()
     comparison: Comparison | None = None
+    artifact: Artifact | None = None
     reading: ConfigReading | None = None
     code: Code | None = None
     guesses: tuple[str, ...] = ()

@@ -195,6 +195,7 @@ def explained(
         target=request.target,
         suggestions=suggestions(verdict, inside),
         comparison=comparison,
+        artifact=artifact,
         reading=None if artifact is None else reader_for(request.target).reading(artifact),
         code=code,
         guesses=() if artifact is None else reader.guesses(verdict.config, artifact),

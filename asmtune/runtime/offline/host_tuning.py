@@ -16,6 +16,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.user_modules import importable_name
 from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune.runtime.offline.drawn_tensors import fill
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.tuning_queue import TuningGpu
 from asmtune.runtime.patching.patched_autotuner import convert
@@ -43,15 +44,16 @@ class HostLaunches:
         """Tune each launch and yield its result; one that fails stops no other."""
         for loaded in self.launches:
             request = of_one_config("input", "launch", partial(self._request, loaded, machine))
-            bare = replace(loaded.problem, arguments={})
             if isinstance(request, Failure):
-                key = key_of(loaded.problem, machine.device)
-                said = request.detail.splitlines()[0]
-                empty = TuningRequest(bare, key, loaded.space)
-                yield TuningResult(empty, "failed", error=said)
-                continue
-            (result,) = machine.tuner.results([request])
-            yield replace(result, request=request.with_arguments_of(bare))
+                bare = replace(loaded.problem, arguments={})
+                empty = TuningRequest(bare, key_of(loaded.problem, machine.device), loaded.space)
+                yield TuningResult(empty, "failed", error=request.detail.splitlines()[0])
+            elif autotuner_in(loaded.problem.kernel) is not None:
+                yield machine.tuned(request)
+            else:
+                (result,) = machine.tuner.results([request])
+                bare = replace(request.problem, arguments={})
+                yield replace(result, request=request.with_arguments_of(bare))
 
     def _request(self, loaded: LoadedKernel, machine: TuningGpu) -> TuningRequest:
         """Make the request of a launch, on tensors of the GPU."""
@@ -83,22 +85,12 @@ def _on_gpu(problem: Problem, place: str) -> dict[str, Any]:
         if not isinstance(value, torch.Tensor) or not value.is_meta:
             return value
         if id(value) not in made:
-            made[id(value)] = _filled(problem, name, value, place)
+            filled = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=place
+            )
+            table = problem.index_table(name) if is_index(value) else ""
+            fill(filled, len(made), None if isinstance(table, str) else table.values)
+            made[id(value)] = filled
         return made[id(value)]
 
     return {name: placed(name, value) for name, value in problem.arguments.items()}
-
-
-def _filled(problem: Problem, name: str, tensor: torch.Tensor, place: str) -> torch.Tensor:
-    filled = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=place)
-    if is_index(tensor):
-        table = problem.index_table(name)
-        filled.zero_()
-        if not isinstance(table, str):
-            known = torch.from_numpy(table.values.copy())
-            filled.as_strided((len(known),), (1,)).copy_(known)
-        return filled
-    if not tensor.dtype.is_floating_point:
-        return filled.zero_()
-    draw = torch.Generator(place).manual_seed(0)
-    return filled.copy_(torch.randn(tensor.shape, device=place, generator=draw))

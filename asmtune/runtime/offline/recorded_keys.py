@@ -15,7 +15,7 @@ import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -23,13 +23,13 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from asmtune.base.atomic_write import folder_lock
 from asmtune.base.errors import USER_CODE_ERRORS, InputError, ProblemError
 from asmtune.base.json_codec import JsonCodec, parse_json, printable, text_of, to_json
 from asmtune.base.limited_read import inflated, read_limited
 from asmtune.core.failures import of_one_config
-from asmtune.core.index_values import is_index
 from asmtune.core.kernel_module import kernels_in
 from asmtune.core.keys.rules import BucketRules
 from asmtune.core.problem import Problem
@@ -41,21 +41,18 @@ from asmtune.measure.bench.argument_codec import SharedRegion, restore
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import triton_autotuners
+from asmtune.runtime.offline.drawn_tensors import fill
 from asmtune.runtime.offline.tuning_queue import TuningGpu
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.store.codec import key_digest
 from asmtune.triton_api.jit_functions import jit_function, python_function
-from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 
 FORMAT: Final = "asmtune-key 3"
 MOST_ELEMENTS: Final = 1 << 16
 """Elements that are kept of an integer tensor; a larger one is filled with repeats of these."""
 _AGAIN: Final = "record it again with `asmtune run --record FILE PROGRAM`"
-_SHARED: Final = ("effort", "isolate", "seed", "force")
-"""Choices that are the same for all kernels."""
 _ALIGNMENT: Final = 512
-_PIECE: Final = 1 << 22  # random numbers that are made at once for a dtype that has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,12 +188,7 @@ class RecordedKeys:
     def _tuned(self, key: RecordedKey, request: TuningRequest, machine: TuningGpu) -> TuningResult:
         if request.expected.source != key.source:
             self.changed[key.kernel] = None
-        shared = {name: getattr(machine.tuner.options, name) for name in _SHARED}
-        choices: Any = {**request.choices, **shared}
-        own = replace(machine.tuner, options=TuneOptions.of(choices))
-        (result,) = own.results([request])
-        problem = replace(request.problem, arguments={}, shape=request.key.shape)
-        return replace(result, request=request.with_arguments_of(problem))
+        return machine.tuned(request)
 
 
 def _failed(key: RecordedKey, device: str, failure: Failure) -> TuningResult:
@@ -317,16 +309,8 @@ def make_arguments(recorded: RecordedKey) -> dict[str, Any]:
     values = {name: restore(value, memory) for name, value in recorded.arguments.items()}
     for seed, (name, part) in enumerate(tensor_parts(values).items()):
         tensor = part if isinstance(part, torch.Tensor) else part.base
-        if not tensor.numel():
-            continue
-        reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-        flat = tensor.as_strided((reach + 1,), (1,), tensor.storage_offset())
-        if name in recorded.contents:
-            _fill(flat, recorded.contents[name])
-        elif is_index(tensor):
-            flat.zero_()
-        else:
-            _randomize(flat, torch.Generator(flat.device).manual_seed(seed))
+        content = recorded.contents.get(name) if tensor.numel() else None
+        fill(tensor, seed, None if content is None else _unpacked(tensor, content))
     return values
 
 
@@ -339,26 +323,10 @@ def _region(region: Mapping[str, Any]) -> SharedRegion:
     return SharedRegion(buffer, lead - region["first"])
 
 
-def _fill(flat: Any, content: Mapping[str, str]) -> None:
-    """Fill integers with recorded ones, repeated."""
+def _unpacked(tensor: Any, content: Mapping[str, str]) -> NDArray[Any]:
+    """Read the recorded elements of a tensor of integers."""
     kind = np.dtype(content["dtype"])
-    if kind.kind not in "iu" or kind.itemsize != flat.element_size():
-        raise ValueError(f"contents of {content['dtype']} for a tensor of {flat.dtype}")
+    if kind.kind not in "iu" or kind.itemsize != tensor.element_size():
+        raise ValueError(f"contents of {content['dtype']} for a tensor of {tensor.dtype}")
     packed = base64.b64decode(content["zlib"], validate=True)
-    values = np.frombuffer(inflated(packed, MOST_ELEMENTS * kind.itemsize), kind)
-    known = torch.from_numpy(values.copy()).to(flat.device)
-    for piece in flat.view(known.dtype).split(len(known)):
-        piece.copy_(known[: len(piece)])
-
-
-def _randomize(flat: Any, draw: torch.Generator) -> None:
-    """Fill floating-point elements with normally distributed numbers, others with any bytes."""
-    if flat.is_complex():
-        flat = torch.view_as_real(flat).view(-1)
-    if flat.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        flat.normal_(generator=draw)
-    elif flat.dtype.is_floating_point and "float4" not in str(flat.dtype):
-        for piece in flat.split(_PIECE):
-            piece.copy_(torch.randn(len(piece), generator=draw, device=flat.device))
-    else:
-        flat.view(torch.uint8).random_(0, 256, generator=draw)
+    return np.frombuffer(inflated(packed, MOST_ELEMENTS * kind.itemsize), kind)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Final
 
-from asmtune.base.errors import InputError
+from asmtune.base.errors import InputError, NoGpuError
 from asmtune.core.failures import guarded, required
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
@@ -14,13 +15,16 @@ from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.measure.timing.nvml import device_name
+from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.offline.kernel_sources import StoredLaunch, reference_of, tuner_of
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.tuner import Tuner
+
+_SHARED: Final = ("effort", "isolate", "seed", "force")
+"""Choices that are the same for all kernels."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,17 @@ class TuningGpu:
     device: str
     place: str
     tuner: Tuner
+
+    def tuned(self, request: TuningRequest) -> TuningResult:
+        """Tune a launch as its kernel's own options say; those of `_SHARED` are this tuner's.
+
+        The result's problem has no tensors.
+        """
+        shared = {name: getattr(self.tuner.options, name) for name in _SHARED}
+        choices: Any = {**request.choices, **shared}
+        (result,) = replace(self.tuner, options=TuneOptions.of(choices)).results([request])
+        problem = replace(request.problem, arguments={}, shape=request.key.shape)
+        return replace(result, request=request.with_arguments_of(problem))
 
 
 def open_machine(
@@ -49,12 +64,17 @@ def target_here() -> Target:
 
     Raises:
         NoGpuError: there is no GPU.
-        InputError: it is unknown.
+        InputError: no descriptor describes it, and its driver does not tell enough.
     """
-    name = device_name()
+    try:
+        name = device_name()
+    except NoGpuError:
+        raise NoGpuError(f"this needs a CUDA GPU; {NO_GPU}") from None
     target = match_device(name)
     if target is None:
-        raise InputError(f"{name} is no known target; give one, as --target or target=")
+        raise InputError(
+            f"{name}: no descriptor describes it, and its driver tells too little; give a target"
+        )
     return target
 
 
