@@ -120,8 +120,8 @@ def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 
 NEAREST: Final = 6
-"""Records of each device that a search takes seeds from: as many as it has room for. Each is read
-with its timings, which takes 3 ms where it has a hundred."""
+"""Records of each device that a search takes seeds from, and fastest timings of each: as many as it
+has room for."""
 
 _Numbers = NDArray[np.int64]
 _Sizes = tuple[NDArray[np.float64], _Numbers]

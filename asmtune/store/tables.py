@@ -47,7 +47,7 @@ from asmtune.base.errors import InputError, StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, differences
-from asmtune.store.neighbours import KeyIndex
+from asmtune.store.neighbours import NEAREST, KeyIndex
 from asmtune.store.places import damaged
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
@@ -213,7 +213,7 @@ class Reading(NamedTuple, Generic[_T]):
 
 _ALL: Final = (*codec.HEAD, *codec.OUTCOMES)
 WHOLE: Final = Reading(_ALL, codec.read_row, BATCH)
-UNSAMPLED: Final = Reading(_ALL, partial(codec.read_row, samples=False), BATCH)
+FASTEST: Final = Reading(_ALL, partial(codec.read_row, fastest=NEAREST), BATCH)
 HEADS: Final = Reading(codec.HEAD, codec.read_head, MANY)
 SUMMARIES: Final = Reading(codec.HEAD, RecordSummary.of_head, MANY)
 

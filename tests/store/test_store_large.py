@@ -15,12 +15,13 @@ from children import in_child
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, event
-from store_records import PROVENANCE, record
+from store_records import PROVENANCE, record, timed
 from typer.testing import CliRunner
 
 from asmtune.base.errors import StoreError
 from asmtune.cli import cache
 from asmtune.cli.app import app
+from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, interchange, lookup, neighbours, sqlite_file, tables, transactions
 from asmtune.store.database import Store
@@ -75,15 +76,22 @@ def test_neighbours_are_the_nearest_of_each_device(where: str, store: Store) -> 
     assert len([text for text in asked if text.startswith("SELECT")]) == 2
 
 
-def test_neighbours_have_timings(store: Store) -> None:
-    """A search gets the nearest records with their timings, and none of the samples."""
+def test_neighbours_have_their_fastest_timings(store: Store) -> None:
+    """A search gets the nearest records with their fastest timings, without samples."""
+    configs = [Config({"BLOCK": size}) for size in range(1, 2 + 2 * neighbours.NEAREST)]
+    slow_first = tuple(timed(config, 40.0 - config.kwargs["BLOCK"]) for config in configs)
     other = replace(record().key, dtypes={"a": "fp32"})
-    store.save_all([record(1024), replace(record(2048), key=other), record(9, kernel="pkg.other")])
-    (near,) = store.near(KEY)
-    assert near.measurements == tuple(
-        replace(timing, samples_us=()) for timing in record().measurements
+    store.save_all(
+        [
+            record(1024, winner=configs[-1], measurements=slow_first),
+            replace(record(2048), key=other),
+            record(9, kernel="pkg.other"),
+        ]
     )
-    assert near.failures == record().failures
+    (near,) = store.near(KEY)
+    fastest = slow_first[: -neighbours.NEAREST - 1 : -1]
+    assert near.measurements == tuple(replace(timing, samples_us=()) for timing in fastest)
+    assert near.failures == ()
 
 
 shapes = st.dictionaries(
