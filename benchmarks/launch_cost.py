@@ -2,9 +2,10 @@
 
     python -m benchmarks.launch_cost [--rounds N] [--output FILE]
 
-Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments and with none,
-in turns: a round is some hundred launches of each way after the queue is empty, fewer than the
-queue holds, so that the host never waits for the GPU. Given are medians over the rounds.
+Needs a GPU. Each way launches a kernel that does next to nothing, with 19 arguments, with none, and
+with four tensor descriptors where the GPU has the copy engine. The ways take turns: a round is some
+hundred launches of each way after the queue is empty, fewer than the queue holds, so that the host
+never waits for the GPU. Given are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune import Config, asm_autotune
 from asmtune.runtime.launch import plain
@@ -42,6 +44,13 @@ def none(BLOCK: tl.constexpr):
     """Make no arguments."""
 
 
+def four(a, b, c, d, M, N, K, BLOCK: tl.constexpr):
+    """Take four tensors for the copy engine, and three sizes."""
+    if M < 0:  # never: its copies would cost the GPU time
+        at = [N * BLOCK, K]
+        d.store(at, a.load(at) + b.load(at) + c.load(at))
+
+
 Ways = dict[str, Callable[[], Any]]
 
 
@@ -49,6 +58,12 @@ def arguments() -> tuple[Any, ...]:
     """Make the arguments of a GEMM of 4096 x 4096 x 512."""
     tensors = [torch.zeros(4096, dtype=torch.float16, device="cuda") for _ in range(5)]
     return (*tensors, 4096, 4096, 512, 512, 1, 4096, 1, 4096, 1, 4096, 1, 1.0, 0.5, "relu")
+
+
+def described() -> tuple[Any, ...]:
+    """Describe four tensors of 4096 x 512."""
+    tensors = [torch.zeros(4096, 512, dtype=torch.float16, device="cuda") for _ in range(4)]
+    return (*(TensorDescriptor.from_tensor(one, [64, 64]) for one in tensors), 4096, 512, 64)
 
 
 def ours(function: Any, key: list[str], how: Any) -> Any:
@@ -96,6 +111,8 @@ def results(rounds: int) -> dict[str, Any]:
         "19 arguments": ways(nineteen, many, ["M", "N", "K"]),
         "no arguments": ways(none, nothing, []),
     }
+    if torch.cuda.get_device_capability() >= (9, 0):
+        cases["4 descriptors"] = ways(four, described(), ["M", "N", "K"])
     by_case = {
         case: host_times(of, rounds, LAUNCHES, before=LAUNCHES) for case, of in cases.items()
     }
@@ -110,7 +127,8 @@ def results(rounds: int) -> dict[str, Any]:
 
 def document(*files: dict[str, Any]) -> str:
     """Tabulate microseconds of host time a launch, on the hosts of some devices."""
-    counts = ("19 arguments", "no arguments")
+    cases = ("19 arguments", "no arguments", "4 descriptors")
+    counts = [count for count in cases if all(count in data for data in files)]
     ways_ = [data[count] for data in files for count in counts]
     lines = (
         [f"`{name}`", *(f"{way[name]['median_us']:.1f} us" for way in ways_)] for name in ways_[0]

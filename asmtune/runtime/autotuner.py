@@ -282,7 +282,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
             names = [name for name, _ in self._rules or ()]
             arguments = call.arguments | dict(zip(names, results, strict=True))
             launched = TritonLaunch(self._function, compiled, arguments, chosen, config)
-            plan = plan_of(self._part, launched, kinds().tensors)
+            plan = plan_of(self._part, launched, kinds())
             if plan is not None:
                 self._keep(call, key, plan, held, results)
         return compiled

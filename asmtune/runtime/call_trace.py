@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from asmtune.runtime.launch import plain
-from asmtune.triton_api.launching import current_stream, has_allocator, launch_functions
+from asmtune.triton_api.launching import (
+    current_stream,
+    descriptor_types,
+    has_allocator,
+    launch_functions,
+)
 from asmtune.triton_api.tensors import TorchDispatchMode, is_mutating, storage_of, tree_leaves
 
 _ALIGNMENT: Final = 512  # of memory that PyTorch allocates
@@ -236,6 +241,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             elif isinstance(value, torch.Tensor):
                 values[index] = None
                 sources.append((index, *self._address(value, places, scratch)))
+            elif isinstance(value, descriptor_types()):
+                raise _Refusal("a launch that takes a tensor descriptor")
             elif isinstance(value, int) and self._is_address(value):
                 raise _Refusal("an address that is given as a number")
         own = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,6 @@ from asmtune.triton_api.jit_functions import globals_read
 Machine = tuple[str, int | str, int]
 """Triton's (backend, arch, warp size)."""
 
-_EXTRAS: Final = ("launch_cooperative_grid", "launch_pdl", "profile_scratch_size")
 
 _RUNTIME_KNOBS: Final = (
     "debug", "launch_enter_hook", "launch_exit_hook", "add_stages_inspection_hook",
@@ -41,10 +41,16 @@ class LaunchFacts(NamedTuple):
         relay: Triton's launcher, in C.
         function: the driver's handle of the loaded kernel.
         for_relay: what the relay takes after the grid and the stream, before the values.
-        threads, shared, scratch: of a program: threads, bytes of shared and of global memory.
+        threads, shared: of a program: its threads, and its bytes of shared memory.
+        scratch: bytes of global memory of a program, their alignment, and a function that returns
+            the allocator that Triton would ask now.
+        attributes: programs of a cluster, whether all programs run together, and whether the kernel
+            may begin before the one ahead of it has ended.
         signature: Triton's type of each parameter.
+        maps: of each descriptor in the signature what its tensor map is made with; see `TensorMap`.
+            None of each where the kernel copies without the copy engine.
         ptx: its text; "" without one.
-        is_plain: whether a launch is a grid, a block and parameters, and at most scratch memory.
+        is_native: whether a driver's launch, with these facts, is all that Triton's does.
     """
 
     relay: Callable[..., Any]
@@ -52,10 +58,33 @@ class LaunchFacts(NamedTuple):
     for_relay: tuple[Any, ...]
     threads: int
     shared: int
-    scratch: int
+    scratch: tuple[int, int, Callable[[], Any]]
+    attributes: tuple[int, bool, bool]
     signature: Mapping[str, Any]
+    maps: tuple[TensorMap | None, ...]
     ptx: str
-    is_plain: bool
+    is_native: bool
+
+
+class TensorMap(NamedTuple):
+    """How the copy engine reads a descriptor's tensor, as `cuTensorMapEncodeTiled` takes it.
+
+    Attributes:
+        swizzle, dtype: the driver's numbers of the swizzle and the element type.
+        element_bytes: bytes of an element.
+        box: extents that one copy reads.
+        is_packed: whether a byte holds two elements, and the last axis counts bytes.
+    """
+
+    swizzle: int
+    element_bytes: int
+    dtype: int
+    box: tuple[int, ...]
+    is_packed: bool
+
+
+DESCRIPTOR: Final = "tensordesc"
+"""What the type of a descriptor begins with in a signature."""
 
 
 def launch_facts(compiled: Any) -> LaunchFacts | None:
@@ -63,27 +92,62 @@ def launch_facts(compiled: Any) -> LaunchFacts | None:
     relay, function = getattr(compiled, "run", None), getattr(compiled, "function", None)
     if relay is None or function is None:
         return None
-    metadata = compiled.metadata
+    metadata, signature = compiled.metadata, compiled.src.signature
     hooks = (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
+    scratch = getattr(metadata, "global_scratch_size", 0) * metadata.num_ctas
+    maps = _tensor_maps(metadata, signature)
     return LaunchFacts(
         relay,
         function,
         (function, compiled.packed_metadata, None, *hooks),
         metadata.num_warps * metadata.target.warp_size,
         metadata.shared,
-        getattr(metadata, "global_scratch_size", 0),
-        compiled.src.signature,
+        (scratch, getattr(metadata, "global_scratch_align", 1), _allocation._allocator.get),
+        (
+            metadata.num_ctas,
+            bool(getattr(metadata, "launch_cooperative_grid", False)),
+            bool(getattr(metadata, "launch_pdl", False)),
+        ),
+        signature,
+        maps or (),
         compiled.asm.get("ptx", ""),
-        _is_plain(metadata),
-    )
-
-
-def _is_plain(metadata: Any) -> bool:
-    return (
         metadata.target.backend == "cuda"
-        and metadata.num_ctas == 1
-        and not any(getattr(metadata, name, 0) for name in _EXTRAS)
+        and maps is not None
+        and not getattr(metadata, "profile_scratch_size", 0),
     )
+
+
+def _tensor_maps(
+    metadata: Any, signature: Mapping[str, Any]
+) -> tuple[TensorMap | None, ...] | None:
+    """Read a kernel's tensor maps; None where they are not one of each descriptor."""
+    types = signature.values()
+    count = sum(isinstance(one, str) and one.startswith(DESCRIPTOR) for one in types)
+    described = getattr(metadata, "tensordesc_meta", None) or [None] * count
+    if len(described) != count:
+        return None
+    return tuple(None if one is None else _tensor_map(one) for one in described)
+
+
+def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
+    from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
+
+    return TensorMap(
+        described["swizzle"],
+        described["elem_size"],
+        TMA_DTYPE_DEVICE_TO_HOST[described["elem_type"]],
+        tuple(described["block_size"]),
+        described["fp4_padded"],
+    )
+
+
+@functools.cache
+def descriptor_types() -> tuple[type, ...]:
+    """Return the classes of Triton's and of Gluon's host descriptors."""
+    from triton.experimental.gluon.nvidia import hopper
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor, hopper.TensorDescriptor
 
 
 def ttir_of(compiled: Any) -> str:

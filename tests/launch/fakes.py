@@ -23,9 +23,28 @@ class Noted(ctypes.Structure):
         ("function", ctypes.c_ulonglong),
         ("stream", ctypes.c_ulonglong),
         ("sizes", ctypes.c_uint * 7),
-        ("parameters", (ctypes.c_ubyte * 8) * 66),
+        ("parameters", (ctypes.c_ubyte * 128) * 66),
         ("count", ctypes.c_int),
         ("launches", ctypes.c_int),
+        ("attributes", (ctypes.c_uint * 4) * 4),
+        ("attribute_count", ctypes.c_int),
+        ("encodings", ctypes.c_int),
+    )
+
+
+class Encoded(ctypes.Structure):
+    """What a tensor map was made of, in the driver's order: the last axis first."""
+
+    _fields_ = (
+        ("address", ctypes.c_ulonglong),
+        ("shape", ctypes.c_uint * 5),
+        ("strides", ctypes.c_uint * 4),
+        ("box", ctypes.c_uint * 5),
+        ("dtype", ctypes.c_int),
+        ("rank", ctypes.c_int),
+        ("swizzle", ctypes.c_int),
+        ("promotion", ctypes.c_int),
+        ("fill", ctypes.c_int),
     )
 
 
@@ -59,7 +78,15 @@ class FakeDriver:
 
     def parameters(self) -> list[bytes]:
         """The bytes of each of the last launch's parameters; those behind its width are 0."""
-        return [bytes(self.noted.parameters[i]) for i in range(self.noted.count)]
+        return [bytes(self.noted.parameters[i][:8]) for i in range(self.noted.count)]
+
+    def map(self, place: int) -> Encoded:
+        """The tensor map that is a parameter of the last launch."""
+        return Encoded.from_buffer_copy(bytes(self.noted.parameters[place]))
+
+    def attributes(self) -> list[list[int]]:
+        """The attributes of the last launch: id, and three numbers of its value."""
+        return [list(self.noted.attributes[i]) for i in range(self.noted.attribute_count)]
 
 
 class PlanFacts(NamedTuple):
@@ -77,7 +104,9 @@ class PlanFacts(NamedTuple):
     between: tuple[Any, ...]
     hook: Any
     chosen: dict[str, Any]
-    scratch: int = 0
+    scratch: tuple[int, int, Any] = (0, 1, None)
+    attributes: tuple[int, bool, bool] = (1, False, False)
+    descriptors: tuple[tuple[Any, ...], ...] = ()
 
 
 FACTS: Any = SimpleNamespace(GIVEN=object(), Plan=PlanFacts)

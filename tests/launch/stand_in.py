@@ -36,7 +36,7 @@ def plan_of_launch(part: Any, tuner: AsmAutotuner, given: dict[str, Any], **fact
     rest = (facts.pop("relay", print), facts.pop("between", ()), facts.pop("hook", None))
     handle, guards = facts.pop("function", 4711), facts.pop("guards", ())
     plan = (handle, 128, 0, tuple(slots) if handle else (), tuple(values), "kernel", chosen, guards)
-    return part.Plan(*plan, *rest, chosen.all_kwargs(), facts.pop("scratch", 0))
+    return part.Plan(*plan, *rest, chosen.all_kwargs(), facts.pop("scratch", (0, 1, None)))
 
 
 @contextmanager

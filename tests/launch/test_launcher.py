@@ -68,6 +68,22 @@ def test_a_planned_launch_gives_the_kernel(planned: Planned) -> None:
     assert planned.launcher.last.config == "config"
 
 
+@pytest.mark.parametrize("option", ["launch_pdl", "launch_cooperative_grid"])
+def test_options_of_a_launch_have_plans_of_their_own(planned: Planned, option: str) -> None:
+    """A launch that gives an option never gets the plan of one that does not."""
+    launch = planned.launcher[(2,)]
+    assert launch(X, 4096, 0.5, 128, **{option: True}) == "slow"
+    same_name = "".join([option[:3], option[3:]])  # another object
+    plan = planned.plan(X, 4096, 0.5, 128, **{same_name: True})
+    assert launch(X, 4096, 0.5, 128, **{option: True}) is KERNEL
+    assert planned.launcher.last is plan
+    assert launch(X, 4096, 0.5, 128) is KERNEL
+    assert planned.launcher.last is not plan
+    assert launch(X, 4096, 0.5, 128, **{option: False}) == "slow"
+    assert launch(X, 4096, 0.5, 128, **{option: 1}) == "slow"
+    assert launch(X, 4096, 0.5, 128, num_warps=4) == "slow"
+
+
 def test_the_driver_gets_what_the_kernel_reads(c_part: Any, driver: FakeDriver) -> None:
     """Grid, block, shared memory, stream and each parameter reach the driver as Triton has them."""
     driver.expect([8, 4, 4, 8, 8])

@@ -14,6 +14,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler import compile as triton_compile
+from triton.runtime import _allocation
 
 from asmtune.core.config import Config
 from asmtune.runtime.launch import plain, planning
@@ -21,17 +22,18 @@ from asmtune.runtime.launch.planning import (
     LaunchWarning,
     TritonLaunch,
     backend,
-    entry_widths,
+    kinds,
     native,
     plan_of,
     plan_of_alternative,
     tensor_backend,
 )
+from asmtune.runtime.launch.slots import entry_widths
 from asmtune.triton_api.compiler import Toolchain
 from asmtune.triton_api.launching import hook_lists
 from tests.launch.fakes import FACTS, Slow, launcher
 
-TENSORS = (torch.Tensor,)
+KINDS = kinds()
 WIDTH = tl.constexpr(4)
 
 
@@ -72,7 +74,7 @@ def planned(function: Any, given: dict[str, Any], chosen: dict[str, Any], **part
     known = {name: value for name, value in chosen.items() if name in function.arg_names}
     kernel = compiled(function, {**given, **known}, arch, **options)
     config = Config(known)
-    return plan_of(FACTS, TritonLaunch(function, kernel, given, chosen, config), TENSORS)
+    return plan_of(FACTS, TritonLaunch(function, kernel, given, chosen, config), KINDS)
 
 
 GIVEN = {
@@ -93,7 +95,7 @@ def test_amd_kernels_go_to_triton(arch: str) -> None:
     """A kernel for an AMD GPU has a plan, whose launches Triton's own launcher makes."""
     kernel = amd_kernel(arch)
     launched = TritonLaunch(copied, kernel, {"x": GIVEN["x"]}, {"B": 64}, Config({"B": 64}))
-    plan = plan_of(FACTS, launched, TENSORS)
+    plan = plan_of(FACTS, launched, KINDS)
     assert plan is not None
     assert (plan.function, plan.slots) == (0, ())
     assert plan.relay is kernel.run
@@ -170,20 +172,34 @@ def test_plain_kernels_go_to_the_driver(arch: int) -> None:
     assert plan.config == Config({"B": 64})
 
 
-def test_a_cluster_goes_through_triton() -> None:
-    """What needs more than a grid and parameters is relayed to Triton's own launcher."""
-    plan = planned(scalars, GIVEN, {"B": 64, "num_ctas": 2})
-    assert plan.function == 0
-    assert plan.slots == ()
-    assert plan.between[0] == 4711
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [({"num_ctas": 2}, (2, False, False)), ({"launch_pdl": True}, (1, False, True)),
+     ({"launch_cooperative_grid": True}, (1, True, False))],
+)  # fmt: skip
+def test_what_a_launch_asks_of_the_driver(option: dict[str, Any], expected: Any) -> None:
+    """Clusters, cooperative and dependent launches are the driver's own."""
+    plan = planned(scalars, GIVEN, {"B": 64, **option})
+    assert (plan.function, plan.attributes) == (4711, expected)
+
+
+def test_a_profiled_kernel_goes_through_triton() -> None:
+    """A kernel that writes a profile gets its memory from Triton's own launcher."""
+    kernel = compiled(scalars, {**GIVEN, "B": 64})
+    kernel.metadata = kernel.metadata._replace(profile_scratch_size=64)
+    launched = TritonLaunch(scalars, kernel, GIVEN, {"B": 64}, Config({"B": 64}))
+    plan = plan_of(FACTS, launched, KINDS)
+    assert plan is not None
+    assert (plan.function, plan.slots, plan.between[0]) == (0, (), 4711)
 
 
 def test_scratch_memory_is_in_the_plan() -> None:
-    """A plan says what a kernel asks for: a launch is relayed, a prepared call has the memory."""
+    """A plan says what a program asks for, how aligned, and whom Triton would ask for it."""
     plan = planned(scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64})
-    assert plan.scratch == 128
-    assert plan.slots[-2:] == ((0, -1, 0), (0, -1, 0))
-    assert plan.between[0] == 4711
+    assert plan.scratch[:2] == (128, 128)
+    assert plan.scratch[2]() is _allocation._allocator.get()
+    clustered = planned(scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64, "num_ctas": 2})
+    assert clustered.scratch[0] == 2 * 128
 
 
 def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
@@ -195,7 +211,7 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
         ".param .u32 scalars_param_1", ".param .u64 scalars_param_1"
     )
     assert entry_widths(kernel.asm["ptx"]) == [8, 8, 8, 4, 1, 8, 1, 8, 8]
-    plan = plan_of(FACTS, launched, TENSORS)
+    plan = plan_of(FACTS, launched, KINDS)
     assert plan is not None
     assert plan.function == 0
 
@@ -236,7 +252,7 @@ def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPat
     kernel = compiled(scratch, {**given, "B": 64})
     monkeypatch.setattr(WIDTH, "value", [4])
     launched = TritonLaunch(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
-    assert plan_of(FACTS, launched, TENSORS) is None
+    assert plan_of(FACTS, launched, KINDS) is None
 
 
 def test_an_alternative_runs_while_a_trace_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -728,11 +728,18 @@ def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None
 
 def test_scratch_of_a_kernel(c_part: Any, watched: Watched) -> None:
     """A kernel that asks for memory gets some of the call's own, unless a program gives it."""
-    with planned_launches(c_part, scratch=128):
+    allocated: list[int] = []
+
+    def allocator(size: int, alignment: int, stream: int | None) -> Any:
+        allocated.append(size)
+        return torch.empty(size, dtype=torch.int8)
+
+    with planned_launches(c_part, scratch=(128, 1, lambda: allocator)):
         vars(double).pop("_launcher", None)
         relayed = watched.over(doubled)
-        token = _allocation._allocator.set(object())  # type: ignore[arg-type]
+        token = _allocation._allocator.set(allocator)
         assert watched.own_calls(lambda: relayed(X)) == 4
+        assert {*allocated} == {32 * 128}
         _allocation._allocator.reset(token)
         call = watched.replayed(doubled)
         call(X)

@@ -36,7 +36,8 @@ def test_facts_of_a_compiled_kernel(kernel: Any) -> None:
     facts = launching.launch_facts(loaded)
     assert facts is not None
     assert (facts.relay, facts.function, facts.for_relay[:3]) == (print, 5, (5, (1,), None))
-    assert (facts.threads, facts.shared, facts.scratch, facts.is_plain) == (64, 0, 0, True)
+    assert (facts.threads, facts.shared, facts.is_native) == (64, 0, True)
+    assert (facts.scratch[:2], facts.attributes, facts.maps) == ((0, 1), (1, False, False), ())
     assert facts.signature["x_ptr"] == "*fp32"
     assert ".entry tiny" in facts.ptx
     assert "tt.func public @tiny" in launching.ttir_of(kernel)

@@ -5,14 +5,12 @@ types that it knows.
 
 The kernel's own parameters are those of its PTX; only where they are what the signature
 says, each as wide, does the C part call the driver itself. Everything else goes through
-Triton's launcher: descriptors, clusters, cooperative and dependent launches. So does a launch
-of a kernel that asks for scratch memory, unless it is part of a prepared call, which has some.
+Triton's launcher: tuples of arguments, and kernels that are profiled.
 """
 
 from __future__ import annotations
 
 import functools
-import re
 import subprocess
 import sys
 import warnings
@@ -27,10 +25,11 @@ from triton import JITFunction
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import caller
 from asmtune.runtime.launch import plain
+from asmtune.runtime.launch.slots import filled
 from asmtune.triton_api.jit_functions import globals_read, parameters
 from asmtune.triton_api.launching import (
-    LaunchFacts,
     build_c_module,
+    descriptor_types,
     launch_facts,
     watched_by_triton,
 )
@@ -104,11 +103,13 @@ class Kinds(NamedTuple):
         tensors: exact types that are read by the descriptors below; subclasses may do
             anything, and take the slow path.
         frozen: immutable types, compared by identity.
+        descriptors: exact types of the host's tensor descriptors.
         dtype, data_ptr, get_device: `torch.Tensor`'s, called without a lookup by name.
     """
 
     tensors: tuple[type, ...]
     frozen: tuple[type, ...]
+    descriptors: tuple[type, ...]
     dtype: Any
     data_ptr: Callable[[Any], int]
     get_device: Callable[[Any], int]
@@ -121,7 +122,10 @@ def kinds() -> Kinds:
     frozen = (tl.dtype, torch.dtype, JITFunction)
     tensor = torch.Tensor
     return Kinds(
-        (tensor, torch.nn.Parameter), frozen, tensor.dtype, tensor.data_ptr, tensor.get_device
+        (tensor, torch.nn.Parameter),
+        frozen,
+        descriptor_types(),
+        *(tensor.dtype, tensor.data_ptr, tensor.get_device),
     )
 
 
@@ -238,20 +242,6 @@ def _built() -> Any:
     return build_c_module(source, "asmtune_launch")
 
 
-_KINDS: Final = {
-    "i1": 1, "i8": 1, "i16": 2, "i32": 3, "i64": 4,
-    "u1": 5, "u8": 5, "u16": 6, "u32": 7, "u64": 8, "fp32": 9, "fp64": 10,
-}  # fmt: skip
-"""Kinds of `native/plan.c` by Triton's names of scalar types."""
-_POINTER: Final = 0
-_BYTES: Final = (8, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8)
-"""Widths of the kinds."""
-_SCRATCH: Final = ((_POINTER, -1, 0), (_POINTER, -1, 0))
-"""Triton's global and profile scratch, the last two parameters of a kernel; null here."""
-
-_ENTRY: Final = re.compile(r"\.entry\s+[\w$]+\s*\((.*?)\)", re.DOTALL)
-_PARAMETER: Final = re.compile(r"\.param\s+\.[a-z]+(\d+)\b")
-
 _BEFORE_VALUES: Final = 4  # a relay takes the grid's sizes and the stream first
 
 _FROZEN: Final = (bool, int, float, str, type(None), tl.dtype, JITFunction)
@@ -272,7 +262,7 @@ class TritonLaunch:
     config: Any
 
 
-def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...]) -> Any | None:
+def plan_of(backend: Backend, launched: TritonLaunch, known: Kinds) -> Any | None:
     """Make the plan of a launch; None where Triton must see each: hooks, instrumentation."""
     guards, facts = _guards(backend, launched.function), launch_facts(launched.compiled)
     if guards is None or facts is None:
@@ -281,12 +271,13 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
         backend.GIVEN if p.name in launched.given else launched.chosen.get(p.name, p.default)
         for p in parameters(launched.function)
     )
-    slots = _slots(launched, facts, values, tensors)
+    how = (launched.function, launched.given, facts, values, known.tensors, known.descriptors)
+    slots, described = filled(*how) or ((), ())
     return backend.Plan(
-        0 if slots is None else facts.function,
+        facts.function if slots else 0,
         facts.threads,
         facts.shared,
-        slots or (),
+        slots,
         values,
         launched.compiled,
         launched.config,
@@ -295,7 +286,9 @@ def plan_of(backend: Backend, launched: TritonLaunch, tensors: tuple[type, ...])
         facts.for_relay,
         launched.config.pre_hook,
         dict(launched.chosen),
-        facts.scratch if slots else 0,
+        facts.scratch,
+        facts.attributes,
+        described,
     )
 
 
@@ -336,35 +329,3 @@ def _guards(backend: Backend, function: Any) -> tuple[tuple[dict[str, Any], str,
         if not isinstance(value, _FROZEN):
             return None  # a list, say: only a comparison as a whole would see a change
     return tuple((owner, name, owner.get(name, backend.GIVEN)) for owner, name in watched)
-
-
-def _slots(
-    launched: TritonLaunch, facts: LaunchFacts, values: tuple[Any, ...], tensors: tuple[type, ...]
-) -> tuple[tuple[int, int, Any], ...] | None:
-    """List how each of the kernel's parameters is filled; None where Triton must do it."""
-    slots: list[tuple[int, int, Any]] = []
-    for index, param in enumerate(parameters(launched.function)):
-        type_name = facts.signature.get(param.name)
-        if type_name == "constexpr":
-            continue
-        given = param.name in launched.given
-        if isinstance(type_name, str) and type_name.startswith("*"):
-            if not given or type(launched.given[param.name]) not in tensors:
-                return None
-            slots.append((_POINTER, index, 0))
-        elif isinstance(type_name, str) and type_name in _KINDS:
-            slots.append((_KINDS[type_name], index if given else -1, values[index]))
-        else:
-            return None
-    slots.extend(_SCRATCH)
-    widths = [_BYTES[kind] for kind, *_ in slots]
-    native = facts.is_plain and widths == entry_widths(facts.ptx)
-    return tuple(slots) if native and len(slots) <= MOST_PARAMETERS + len(_SCRATCH) else None
-
-
-def entry_widths(ptx: str) -> list[int] | None:
-    """Read the bytes of each parameter of a kernel's entry off its PTX; None if it has none."""
-    entry = _ENTRY.search(ptx)
-    if entry is None:
-        return None
-    return [int(bits) // 8 for bits in _PARAMETER.findall(entry.group(1))]

@@ -69,6 +69,10 @@ static int read_sources(PyObject *sources, const int *slots, Step *step) {
 
 static int read_native(Step *step, int *slots) {
   const Plan *plan = step->plan;
+  if (plan->described_count || plan->slot_count > MOST_PARAMETERS + 2) {
+    PyErr_SetString(PyExc_ValueError, "a prepared launch takes no descriptors");
+    return -1;
+  }
   for (int i = 0; i < plan->slot_count; i++) {
     const Slot *slot = &plan->slots[i];
     step->packed[i] = slot->constant;
@@ -398,10 +402,12 @@ static int relay_step(const Step *step, const Words *words, const Memory *memory
 static int launch_step(Step *step, const Words *words, const Memory *memory, PyObject *stream) {
   if (!step->plan->function) return relay_step(step, words, memory, stream);
   uint64_t packed[MOST_PARAMETERS + 2];
+  void *parameters[MOST_PARAMETERS + 2];
   memcpy(packed, step->packed, (size_t)step->plan->slot_count * sizeof *packed);
   for (int i = 0; i < step->source_count; i++)
     packed[step->sources[i].slot] = address_of(&step->sources[i], words, memory);
-  return driver_launch(step->plan, step->grid, PyLong_AsUnsignedLongLong(stream), packed);
+  for (int i = 0; i < step->plan->slot_count; i++) parameters[i] = &packed[i];
+  return driver_launch(step->plan, step->grid, PyLong_AsUnsignedLongLong(stream), parameters);
 }
 
 static PyObject *result_of(PyObject *tree, const Memory *memory, PyObject *const *placed) {

@@ -50,8 +50,22 @@ typedef struct {
   vectorcallfunc vectorcall;
 } Bound;
 
+/* Options that a launch may give beside the arguments, and a plan can have. */
+static PyObject *option_names[2]; /* interned; made with the module */
+
+/* Two bits of an option: that it is given, and its value. */
+static Outcome read_option(PyObject *name, PyObject *value, uint64_t *options) {
+  if (!PyBool_Check(value)) return UNUSUAL;
+  for (int i = 0; i < 2; i++)
+    if (name == option_names[i] || PyUnicode_Compare(name, option_names[i]) == 0) {
+      *options |= (uint64_t)(1 | (value == Py_True) << 1) << 2 * i;
+      return USUAL;
+    }
+  return UNUSUAL; /* another option, such as num_warps, or a mistake */
+}
+
 static Outcome place_arguments(Launcher *self, PyObject *const *args, Py_ssize_t given_count,
-                               PyObject *names, PyObject **placed) {
+                               PyObject *names, PyObject **placed, uint64_t *options) {
   /* Triton refuses a position for what a rule computes. */
   if (given_count > self->count || given_count > self->first_computed) return UNUSUAL;
   memset(placed, 0, (size_t)self->count * sizeof *placed);
@@ -60,7 +74,10 @@ static Outcome place_arguments(Launcher *self, PyObject *const *args, Py_ssize_t
   for (Py_ssize_t i = 0; i < named; i++) {
     PyObject *name = PyTuple_GET_ITEM(names, i);
     PyObject *place = PyDict_GetItem(self->places, name);
-    if (!place) return UNUSUAL; /* an option such as num_warps, or a mistake */
+    if (!place) {
+      if (read_option(name, args[given_count + i], options) != USUAL) return UNUSUAL;
+      continue;
+    }
     Py_ssize_t at = PyLong_AsSsize_t(place);
     if (placed[at]) return UNUSUAL;
     placed[at] = args[given_count + i];
@@ -95,12 +112,13 @@ static Outcome add_functions(Launcher *self, PyObject **placed, Words *words) {
   return USUAL;
 }
 
-static Outcome make_words(Launcher *self, PyObject **placed, Words *words) {
+static Outcome make_words(Launcher *self, PyObject **placed, uint64_t options, Words *words) {
   add(words, (uint64_t)words->device);
   for (int i = 0; i < self->count; i++) {
     Outcome outcome = add_argument(&self->kinds, words, placed[i], i, self->modes[i]);
     if (outcome != USUAL) return outcome;
   }
+  if (options) add(words, options);
   if (!PyTuple_GET_SIZE(self->functions)) return USUAL;
   Outcome outcome = add_functions(self, placed, words);
   return outcome == USUAL ? read_tensors_again(&self->kinds, words, placed) : outcome;
@@ -170,24 +188,114 @@ static Outcome read_grid(PyObject *grid, long long *sizes) {
   return USUAL;
 }
 
-static Outcome launch_natively(const Plan *plan, PyObject **placed, const Words *words,
-                               const long long *grid, uint64_t stream) {
-  uint64_t packed[MOST_PARAMETERS + 2];
-  for (int i = 0; i < plan->slot_count; i++) {
-    const Slot *slot = &plan->slots[i];
-    if (slot->index < 0) {
-      packed[i] = slot->constant;
-    } else if (slot->kind == POINTER) {
-      packed[i] = words->pointers[slot->index];
-    } else {
-      Outcome outcome = pack(slot->kind, placed[slot->index], &packed[i]);
-      if (outcome != USUAL) return outcome;
-    }
-  }
-  return driver_launch(plan, grid, stream, packed) < 0 ? ERROR : USUAL;
+/* A kernel's parameters in a launch: the driver reads each where its pointer says. */
+typedef struct {
+  uint64_t packed[MOST_SLOTS];
+  void *parameters[MOST_SLOTS];
+  _Alignas(64) unsigned char maps[MOST_DESCRIPTORS][MAP_BYTES];
+} Parameters;
+
+/* UNUSUAL where the kernel was compiled for another block or layout. */
+static Outcome check_block(const Described *one, const Descriptor *given_as) {
+  if (one->rank != given_as->rank || memcmp(one->block, given_as->block, sizeof one->block)) return UNUSUAL;
+  if (one->layout == given_as->layout) return USUAL;
+  if (!one->layout || !given_as->layout) return UNUSUAL;
+  PyObject *layout = Py_NewRef(given_as->layout);
+  int equal = PyObject_RichCompareBool(one->layout, layout, Py_EQ);
+  Py_DECREF(layout);
+  return equal < 0 ? ERROR : equal ? USUAL : UNUSUAL;
 }
 
-/* Through Triton's own launcher: descriptors, clusters, scratch memory. */
+/* The last map of a parameter is kept: most launches describe the same tensor. */
+static Outcome make_map(Described *one, const Descriptor *given_as, unsigned char *map) {
+  if (memcmp(&one->last, given_as, offsetof(Descriptor, block))) {
+    Outcome outcome = driver_encode(one, given_as, map);
+    if (outcome != USUAL) return outcome;
+    memcpy(one->map, map, MAP_BYTES);
+    one->last = *given_as;
+    return USUAL;
+  }
+  memcpy(map, one->map, MAP_BYTES);
+  return USUAL;
+}
+
+static Outcome make_maps(const Plan *plan, const Words *words, Parameters *made) {
+  for (int i = 0; i < plan->described_count; i++) {
+    Described *one = &plan->described[i];
+    const Descriptor *given_as = descriptor_of(words, one->index);
+    Outcome outcome = given_as ? check_block(one, given_as) : UNUSUAL;
+    if (outcome == USUAL && one->is_mapped) outcome = make_map(one, given_as, made->maps[i]);
+    if (outcome != USUAL) return outcome;
+  }
+  return USUAL;
+}
+
+/* A part of a descriptor. */
+static Outcome pack_part(const Plan *plan, const Slot *slot, const Words *words, Parameters *made, int place) {
+  const Descriptor *given_as = descriptor_of(words, slot->index);
+  const Described *one = described_of(plan, slot->index);
+  if (!given_as || !one) return UNUSUAL;
+  bool last = (int)slot->constant == one->rank - 1;
+  int64_t extent = given_as->shape[slot->constant] << (last && one->is_mapped && one->shared_bytes);
+  switch (slot->kind) {
+    case MAP: made->parameters[place] = made->maps[one - plan->described]; return USUAL;
+    case ADDRESS: made->packed[place] = given_as->pointer; return USUAL;
+    case PADDED: made->packed[place] = (uint64_t)given_as->padded; return USUAL;
+    case STRIDE: made->packed[place] = (uint64_t)given_as->strides[slot->constant]; return USUAL;
+  }
+  if (slot->kind == EXTENT && (extent < INT32_MIN || extent > INT32_MAX)) return UNUSUAL;
+  made->packed[place] = (uint64_t)extent;
+  return USUAL;
+}
+
+static Outcome pack_parameters(const Plan *plan, PyObject **placed, const Words *words, Parameters *made) {
+  Outcome outcome = make_maps(plan, words, made);
+  for (int i = 0; i < plan->slot_count && outcome == USUAL; i++) {
+    const Slot *slot = &plan->slots[i];
+    made->parameters[i] = &made->packed[i];
+    if (slot->index < 0)
+      made->packed[i] = slot->constant;
+    else if (slot->kind == POINTER)
+      made->packed[i] = words->pointers[slot->index];
+    else if (slot->kind < VALUES)
+      outcome = pack(slot->kind, placed[slot->index], &made->packed[i]);
+    else
+      outcome = pack_part(plan, slot, words, made, i);
+  }
+  return outcome;
+}
+
+/* Memory for the kernel's programs from the allocator that Triton would ask; owned, or NULL. */
+static PyObject *allocate_scratch(const Plan *plan, const long long *grid, PyObject *stream, uint64_t *address) {
+  unsigned long long size = (unsigned long long)(grid[0] * grid[1] * grid[2]) * plan->scratch;
+  PyObject *allocate = PyObject_CallNoArgs(plan->allocator);
+  PyObject *memory = allocate ? PyObject_CallFunction(allocate, "KIO", size, plan->alignment, stream) : NULL;
+  PyObject *number = memory ? PyObject_CallMethod(memory, "data_ptr", NULL) : NULL;
+  *address = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  Py_XDECREF(allocate);
+  Py_XDECREF(number);
+  if (PyErr_Occurred()) Py_CLEAR(memory);
+  return memory;
+}
+
+static Outcome launch_natively(const Plan *plan, PyObject **placed, const Words *words, const long long *grid,
+                               PyObject *stream) {
+  Parameters made;
+  uint64_t queue = PyLong_AsUnsignedLongLong(stream);
+  if (queue == (uint64_t)-1 && PyErr_Occurred()) return ERROR;
+  Outcome outcome = pack_parameters(plan, placed, words, &made);
+  if (outcome != USUAL) return outcome;
+  PyObject *memory = NULL;
+  if (plan->scratch) { /* the last but one parameter of every kernel of Triton's */
+    memory = allocate_scratch(plan, grid, stream, &made.packed[plan->slot_count - 2]);
+    if (!memory) return ERROR;
+  }
+  int failed = driver_launch(plan, grid, queue, made.parameters) < 0;
+  Py_XDECREF(memory);
+  return failed ? ERROR : USUAL;
+}
+
+/* Through Triton's own launcher: tuples, and what profilers ask for. */
 static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **placed, const long long *grid,
                                PyObject *stream) {
   PyObject *args[4 + 16 + MOST_PARAMETERS];
@@ -214,6 +322,7 @@ static Outcome launch_by_relay(Launcher *self, const Plan *plan, PyObject **plac
 typedef struct {
   Words words;
   bool worded;    /* the words are those of the arguments as they are now */
+  uint64_t options;
   int64_t began;  /* see `count_from` */
   PyObject *hook; /* that has been called, owned */
   PyObject *chosen; /* the config's values that all rules have been called with, owned; or NULL */
@@ -249,7 +358,8 @@ static Outcome add_computed(const Launcher *self, PyObject *const *computed, Wor
     int place = self->facts[i].place;
     if (!self->facts[i].counts) continue;
     bool runtime = place >= 0 && !(self->modes[place] & CONSTEXPR);
-    if (runtime && one_of(Py_TYPE(computed[i]), self->kinds.tensors)) return UNUSUAL;
+    PyTypeObject *type = Py_TYPE(computed[i]);
+    if (runtime && (one_of(type, self->kinds.tensors) || one_of(type, self->kinds.descriptors))) return UNUSUAL;
     Outcome outcome = runtime ? add_class(&self->kinds, words, computed[i], place)
                               : add_value(&self->kinds, words, computed[i]);
     if (outcome != USUAL) return outcome;
@@ -315,21 +425,19 @@ static Outcome launch_planned(Launcher *self, Plan **found, PyObject *grid, PyOb
                               Progress *progress, PyObject *device) {
   long long sizes[3];
   if (!all_quiet(self) || !(self->rule_count || guards_hold(*found))) return UNUSUAL;
+  if (progress->options && ((*found)->hook || self->rule_count)) return UNUSUAL; /* these see options too */
   Outcome outcome = prepare(self, found, grid, placed, progress, sizes);
   if (outcome != USUAL) return outcome;
   const Plan *plan = *found;
   if (!sizes[0] || !sizes[1] || !sizes[2]) return observer ? notify(self, plan, sizes, placed) : USUAL;
   PyObject *stream = PyObject_CallOneArg(self->stream, device);
   if (!stream) return ERROR;
-  if (!plan->function || plan->scratch) {
+  if (!plan->function) {
     outcome = launch_by_relay(self, plan, placed, sizes, stream);
-  } else if (!driver_ready()) {
+  } else if (!driver_ready() || (has_attributes(plan) && !driver.launch_with)) {
     outcome = UNUSUAL;
   } else {
-    uint64_t queue = PyLong_AsUnsignedLongLong(stream);
-    outcome = (queue == (uint64_t)-1 && PyErr_Occurred())
-                  ? ERROR
-                  : launch_natively(plan, placed, &progress->words, sizes, queue);
+    outcome = launch_natively(plan, placed, &progress->words, sizes, stream);
   }
   Py_DECREF(stream);
   if (outcome == USUAL) count_launch(*found, progress->began);
@@ -392,16 +500,17 @@ static PyObject *launch(Launcher *self, PyObject *grid, PyObject *const *args, P
   PyObject *placed[MOST_PARAMETERS], *result = NULL;
   Progress progress;
   Words *words = &progress.words;
-  words->count = words->held_count = words->tensor_count = 0;
+  words_begin(words);
   progress.began = count_from();
   progress.hook = progress.chosen = NULL;
   progress.computed_count = 0;
+  progress.options = 0;
   Plan *plan = NULL;
   PyObject *device = PyObject_CallNoArgs(self->device);
   if (!device) return NULL;
   words->device = PyLong_AsLongLong(device);
-  Outcome outcome = place_arguments(self, args, given_count, names, placed);
-  if (outcome == USUAL) outcome = make_words(self, placed, words);
+  Outcome outcome = place_arguments(self, args, given_count, names, placed, &progress.options);
+  if (outcome == USUAL) outcome = make_words(self, placed, progress.options, words);
   progress.worded = outcome == USUAL;
   if (progress.worded) {
     plan = (Plan *)Py_XNewRef(table_find(&self->table, words));

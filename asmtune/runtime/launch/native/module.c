@@ -124,7 +124,7 @@ static PyObject *keep_computed(Launcher *self, PyObject *args) {
     return NULL;
   }
   Words words;
-  words.held_count = words.tensor_count = 0;
+  words_begin(&words);
   if (copy_key(key, size, MOST_WORDS - 2 * MOST_RULES, words.words) < 0) return NULL;
   words.count = size / (Py_ssize_t)sizeof(uint64_t);
   int failed = keep_both(self, &words, plan, held, results);
@@ -260,6 +260,12 @@ PyMODINIT_FUNC PyInit_asmtune_launch(void) {
   if (PyType_Ready(&PlanType) < 0 || PyType_Ready(&LauncherType) < 0 || PyType_Ready(&BoundType) < 0 ||
       PyType_Ready(&CallType) < 0 || PyType_Ready(&PreparedType) < 0)
     return NULL;
+  static const char *const PARTS[] = {"base", "shape", "strides", "block_shape", "padding", "layout"};
+  for (int i = 0; i < DESCRIPTOR_PARTS; i++)
+    if (!(part_names[i] = PyUnicode_InternFromString(PARTS[i]))) return NULL;
+  option_names[0] = PyUnicode_InternFromString("launch_pdl");
+  option_names[1] = PyUnicode_InternFromString("launch_cooperative_grid");
+  if (!option_names[0] || !option_names[1]) return NULL;
   given = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
   if (!given || !(made = PyModule_Create(&module))) return NULL;
   if (PyModule_AddObjectRef(made, "GIVEN", given) < 0 ||

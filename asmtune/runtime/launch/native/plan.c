@@ -1,10 +1,10 @@
 /* A plan: a compiled kernel on one device, and how a launch's arguments go into it.
  *
  *     Plan(function, threads, shared, slots, values, kernel, config, guards, relay, between, hook, chosen,
- *          scratch=0)
+ *          scratch=(0, 1, None), launch=(1, 0, 0), descriptors=())
  *
  * function: the driver's handle; 0 where `relay` launches. threads, shared: of a program.
- * slots: (kind, index, constant) of each of the kernel's own parameters.
+ * slots: (kind, index, constant) of each of the kernel's own parameters; of a descriptor's, the axis.
  * values: of each of the function's parameters that the launch itself does not give;
  *   the parameter itself is GIVEN where it does.
  * kernel: what a launch returns. config: what it ran with.
@@ -13,7 +13,13 @@
  *   function's parameters.
  * hook, chosen: None, or what is called before each launch with the values by name, and the
  *   config's own values among them.
- * scratch: bytes of memory that each program asks for: a launch goes by the relay, which gives it.
+ * scratch: bytes of memory that each program asks for, their alignment, and a function that returns the
+ *   allocator of now, which Triton would ask.
+ * launch: blocks of a cluster, whether all blocks run together, and whether the kernel may begin before the
+ *   one ahead of it has ended.
+ * descriptors: (index, block, layout, map) of each descriptor that the kernel takes; map: (swizzle, bytes
+ *   of an element, the driver's dtype, box, whether two elements share a byte), or None where the kernel
+ *   copies without the copy engine.
  *
  * While `counting`, a plan has the number of its launches, the host's time before those that follow another
  * at once, and the host's time in the quickest: in others a full queue may wait for the GPU.
@@ -21,7 +27,11 @@
 
 #include <time.h>
 
-typedef enum { POINTER, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, KINDS } Kind;
+typedef enum { POINTER, I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, VALUES } Kind;
+/* Parts of a descriptor: 128 bytes for the copy engine, or address and padding; an extent of an axis in 32
+ * and 64 bits; a stride. */
+enum { MAP = VALUES, ADDRESS, PADDED, EXTENT, WIDE_EXTENT, STRIDE, KINDS };
+enum { MAP_BYTES = 128, MOST_SLOTS = MOST_PARAMETERS + 2 + 16 * (2 + 4 * MOST_RANK) };
 
 typedef struct {
   int kind;
@@ -29,20 +39,36 @@ typedef struct {
   uint64_t constant; /* as the kernel reads it */
 } Slot;
 
+/* A descriptor that a kernel takes. */
+typedef struct {
+  int index, rank;
+  int64_t block[MOST_RANK];
+  PyObject *layout; /* owned, or NULL */
+  int swizzle, element, dtype, shared_bytes;
+  bool is_mapped;
+  int64_t box[MOST_RANK];
+  Descriptor last; /* what `map` was made of */
+  unsigned char map[MAP_BYTES];
+} Described;
+
 typedef struct {
   PyObject_HEAD
   uint64_t function;
-  unsigned threads, shared, scratch;
+  unsigned threads, shared, scratch, alignment;
+  unsigned cluster;
+  int cooperative, dependent;
   int slot_count;
-  Slot slots[MOST_PARAMETERS + 2]; /* Triton's two scratch pointers behind the kernel's */
-  PyObject *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
+  Slot *slots; /* Triton's two scratch pointers behind the kernel's */
+  int described_count;
+  Described *described;
+  PyObject *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen, *allocator;
   unsigned long long launches, followed, before_ns, quickest_ns;
 } Plan;
 
 static PyObject *given; /* a sentinel: "the launch gives it", "not there" */
 
-static const int64_t LOWEST[KINDS] = {0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN, 0, 0, 0, 0, 0, 0};
-static const int64_t HIGHEST[KINDS] = {0,          INT8_MAX,   INT16_MAX, INT32_MAX, INT64_MAX, UINT8_MAX,
+static const int64_t LOWEST[VALUES] = {0, INT8_MIN, INT16_MIN, INT32_MIN, INT64_MIN, 0, 0, 0, 0, 0, 0};
+static const int64_t HIGHEST[VALUES] = {0,          INT8_MAX,   INT16_MAX, INT32_MAX, INT64_MAX, UINT8_MAX,
                                        UINT16_MAX, UINT32_MAX, INT64_MAX, 0,         0};
 
 /* A scalar as the kernel reads it: little-endian, in the low bytes. */
@@ -72,8 +98,13 @@ static Outcome pack(int kind, PyObject *value, uint64_t *packed) {
 
 static int read_slots(Plan *plan, PyObject *slots) {
   Py_ssize_t count = PyTuple_GET_SIZE(slots);
-  if (count > MOST_PARAMETERS + 2) {
+  if (count > MOST_SLOTS) {
     PyErr_SetString(PyExc_ValueError, "a plan has too many slots");
+    return -1;
+  }
+  plan->slots = PyMem_Calloc((size_t)count + 1, sizeof(Slot));
+  if (!plan->slots) {
+    PyErr_NoMemory();
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; i++) {
@@ -82,6 +113,11 @@ static int read_slots(Plan *plan, PyObject *slots) {
     if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "iiO", &slot->kind, &slot->index, &constant)) return -1;
     if (slot->kind < 0 || slot->kind >= KINDS || slot->index >= MOST_PARAMETERS) {
       PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no kind");
+      return -1;
+    }
+    if (slot->kind >= VALUES) slot->constant = (uint64_t)PyLong_AsUnsignedLong(constant);
+    if (slot->kind >= VALUES && (slot->index < 0 || slot->constant >= MOST_RANK)) {
+      PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no descriptor");
       return -1;
     }
     if (slot->index >= 0 || slot->kind == POINTER) continue; /* a constant pointer is null */
@@ -94,8 +130,49 @@ static int read_slots(Plan *plan, PyObject *slots) {
   return 0;
 }
 
+static int read_described(Plan *plan, PyObject *descriptors) {
+  Py_ssize_t count = PyTuple_GET_SIZE(descriptors);
+  if (count > MOST_DESCRIPTORS) {
+    PyErr_SetString(PyExc_ValueError, "a plan has too many descriptors");
+    return -1;
+  }
+  plan->described = PyMem_Calloc((size_t)count + 1, sizeof(Described));
+  if (!plan->described) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (; plan->described_count < count; plan->described_count++) {
+    Described *one = &plan->described[plan->described_count];
+    PyObject *block, *layout, *map, *box;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(descriptors, plan->described_count), "iO!OO", &one->index, &PyTuple_Type,
+                          &block, &layout, &map))
+      return -1;
+    one->is_mapped = map != Py_None;
+    if (one->is_mapped && !PyArg_ParseTuple(map, "iiiO!p", &one->swizzle, &one->element, &one->dtype, &PyTuple_Type,
+                                            &box, &one->shared_bytes))
+      return -1;
+    if (!read_extents(block, &one->rank, one->block) ||
+        (one->is_mapped && !read_extents(box, &one->rank, one->box))) {
+      PyErr_SetString(PyExc_ValueError, "a descriptor of a plan has no block");
+      return -1;
+    }
+    one->layout = layout == Py_None ? NULL : Py_NewRef(layout);
+  }
+  return 0;
+}
+
+static Described *described_of(const Plan *plan, int index) {
+  for (int i = 0; i < plan->described_count; i++)
+    if (plan->described[i].index == index) return &plan->described[i];
+  return NULL;
+}
+
 static void Plan_dealloc(Plan *plan) {
   PyObject_GC_UnTrack(plan);
+  for (int i = 0; i < plan->described_count; i++) Py_XDECREF(plan->described[i].layout);
+  PyMem_Free(plan->described);
+  PyMem_Free(plan->slots);
+  Py_XDECREF(plan->allocator);
   Py_XDECREF(plan->values);
   Py_XDECREF(plan->kernel);
   Py_XDECREF(plan->config);
@@ -116,19 +193,24 @@ static int Plan_traverse(Plan *plan, visitproc visit, void *arg) {
   Py_VISIT(plan->between);
   Py_VISIT(plan->hook);
   Py_VISIT(plan->chosen);
+  Py_VISIT(plan->allocator);
   return 0;
 }
 
 static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   unsigned long long function;
-  unsigned threads, shared, scratch = 0;
+  unsigned threads, shared, scratch = 0, alignment = 1, cluster = 1;
+  int cooperative = 0, dependent = 0;
   PyObject *slots, *values, *kernel, *config, *guards, *relay, *between, *hook, *chosen;
+  PyObject *allocator = Py_None, *descriptors = NULL;
   if (kwargs && PyDict_GET_SIZE(kwargs)) {
     PyErr_SetString(PyExc_TypeError, "Plan takes no keywords");
     return NULL;
   }
-  if (!PyArg_ParseTuple(args, "KIIO!O!OOO!OO!OO!|I", &function, &threads, &shared, &PyTuple_Type, &slots,
-                        &PyTuple_Type, &values, &kernel, &config, &PyTuple_Type, &guards, &relay, &PyTuple_Type, &between, &hook, &PyDict_Type, &chosen, &scratch))
+  if (!PyArg_ParseTuple(args, "KIIO!O!OOO!OO!OO!|(IIO)(Ipp)O!", &function, &threads, &shared, &PyTuple_Type, &slots,
+                        &PyTuple_Type, &values, &kernel, &config, &PyTuple_Type, &guards, &relay, &PyTuple_Type,
+                        &between, &hook, &PyDict_Type, &chosen, &scratch, &alignment, &allocator, &cluster,
+                        &cooperative, &dependent, &PyTuple_Type, &descriptors))
     return NULL;
   Plan *plan = (Plan *)type->tp_alloc(type, 0);
   if (!plan) return NULL;
@@ -136,6 +218,11 @@ static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   plan->threads = threads;
   plan->shared = shared;
   plan->scratch = scratch;
+  plan->alignment = alignment;
+  plan->allocator = Py_NewRef(allocator);
+  plan->cluster = cluster;
+  plan->cooperative = cooperative;
+  plan->dependent = dependent;
   plan->values = Py_NewRef(values);
   plan->kernel = Py_NewRef(kernel);
   plan->config = Py_NewRef(config);
@@ -144,7 +231,7 @@ static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   plan->between = Py_NewRef(between);
   plan->hook = hook == Py_None ? NULL : Py_NewRef(hook);
   plan->chosen = Py_NewRef(chosen);
-  if (read_slots(plan, slots) < 0) {
+  if (read_slots(plan, slots) < 0 || (descriptors && read_described(plan, descriptors) < 0)) {
     Py_DECREF(plan);
     return NULL;
   }

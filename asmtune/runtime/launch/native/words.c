@@ -16,7 +16,8 @@
 #include <structmember.h>
 
 enum { MOST_PARAMETERS = 64, MOST_FUNCTIONS = 16, MOST_RULES = 16, MOST_TYPES = 8 };
-/* A launcher fills 1 + 3 * MOST_PARAMETERS + 2 * (MOST_FUNCTIONS + MOST_RULES); signatures are checked. */
+enum { MOST_DESCRIPTORS = 16, MOST_RANK = 5 };
+/* A launcher fills 2 + 3 * MOST_PARAMETERS + 2 * (MOST_FUNCTIONS + MOST_RULES); signatures are checked. */
 enum { MOST_WORDS = 512 };
 enum { MOST_HELD = MOST_PARAMETERS + MOST_FUNCTIONS + MOST_RULES };
 
@@ -37,6 +38,7 @@ typedef enum { ERROR = -1, UNUSUAL = 0, USUAL = 1 } Outcome;
 typedef struct {
   PyTypeObject *tensors[MOST_TYPES]; /* exact types: torch.Tensor, Parameter */
   PyTypeObject *frozen[MOST_TYPES];  /* immutable, compared by identity: dtypes, functions */
+  PyTypeObject *descriptors[MOST_TYPES]; /* exact types of the host's tensor descriptors */
   PyObject *dtype;                   /* descriptors of torch.Tensor, which skip the lookup */
   PyObject *data_ptr;
   PyObject *get_device;
@@ -59,16 +61,17 @@ static int read_types(PyObject *types, PyTypeObject **read) {
 }
 
 static int read_kinds(Kinds *read, PyObject **kept, PyObject *kinds) {
-  PyObject *tensors, *frozen;
-  if (!PyArg_ParseTuple(kinds, "O!O!OOO", &PyTuple_Type, &tensors, &PyTuple_Type, &frozen, &read->dtype,
-                        &read->data_ptr, &read->get_device))
+  PyObject *tensors, *frozen, *descriptors;
+  if (!PyArg_ParseTuple(kinds, "O!O!O!OOO", &PyTuple_Type, &tensors, &PyTuple_Type, &frozen, &PyTuple_Type,
+                        &descriptors, &read->dtype, &read->data_ptr, &read->get_device))
     return -1;
   if (!Py_TYPE(read->dtype)->tp_descr_get) {
     PyErr_SetString(PyExc_TypeError, "a launcher's dtype is a descriptor");
     return -1;
   }
   *kept = Py_NewRef(kinds);
-  return read_types(tensors, read->tensors) < 0 ? -1 : read_types(frozen, read->frozen);
+  if (read_types(tensors, read->tensors) < 0 || read_types(frozen, read->frozen) < 0) return -1;
+  return read_types(descriptors, read->descriptors);
 }
 
 /* A dict of names' indices. */
@@ -82,6 +85,16 @@ static PyObject *places_of(PyObject *names) {
   return places;
 }
 
+/* A tensor descriptor of the host, as a kernel gets it: unused extents are 0. */
+typedef struct {
+  uint64_t pointer;
+  int64_t padded; /* what lies outside of the tensor is NaN, not 0 */
+  int64_t shape[MOST_RANK], strides[MOST_RANK];
+  int64_t block[MOST_RANK];
+  int rank;
+  PyObject *layout; /* borrowed from the descriptor; NULL where it has none */
+} Descriptor;
+
 typedef struct {
   int64_t device;
   Py_ssize_t count;
@@ -92,7 +105,16 @@ typedef struct {
   int tensor_count;
   int tensors[MOST_PARAMETERS];            /* their indices */
   Py_ssize_t tensor_words[MOST_PARAMETERS]; /* where their words are */
+  int descriptor_count;
+  int descriptors[MOST_DESCRIPTORS]; /* indices of the arguments that are descriptors */
+  Py_ssize_t descriptor_words[MOST_DESCRIPTORS];
+  Descriptor described[MOST_DESCRIPTORS];
 } Words;
+
+static void words_begin(Words *words) {
+  words->count = words->held_count = 0;
+  words->tensor_count = words->descriptor_count = 0;
+}
 
 static inline bool one_of(PyTypeObject *type, PyTypeObject *const *types) {
   for (int i = 0; i < MOST_TYPES && types[i]; i++)
@@ -179,9 +201,80 @@ static Outcome add_tensor(const Kinds *kinds, Words *words, PyObject *tensor, in
   return USUAL;
 }
 
+enum { BASE, SHAPE, STRIDES, BLOCK_SHAPE, PADDING, LAYOUT, DESCRIPTOR_PARTS };
+static PyObject *part_names[DESCRIPTOR_PARTS]; /* interned; made with the module */
+
+/* Reads whole numbers of a list or a tuple; each of a descriptor's has as many. */
+static bool read_extents(PyObject *values, int *rank, int64_t *read) {
+  if (!values || !(PyList_CheckExact(values) || PyTuple_Check(values))) return false;
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(values);
+  if (count < 1 || count > MOST_RANK || (*rank && count != *rank)) return false;
+  *rank = (int)count;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *value = PySequence_Fast_GET_ITEM(values, i);
+    int overflow;
+    if (!PyLong_CheckExact(value)) return false;
+    read[i] = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (overflow) return false;
+  }
+  return true;
+}
+
+/* Its tensor's word, with a bit that no tensor's has. */
+static Outcome read_descriptor(const Kinds *kinds, PyObject *value, int64_t device, Descriptor *read,
+                               uint64_t *word) {
+  PyObject *attributes = PyObject_GenericGetDict(value, NULL), *parts[DESCRIPTOR_PARTS];
+  if (!attributes) return ERROR;
+  for (int i = 0; i < DESCRIPTOR_PARTS; i++) parts[i] = PyDict_GetItem(attributes, part_names[i]);
+  *read = (Descriptor){.layout = parts[LAYOUT]};
+  Outcome outcome = UNUSUAL;
+  if (parts[BASE] && one_of(Py_TYPE(parts[BASE]), kinds->tensors) && parts[PADDING] &&
+      PyUnicode_CheckExact(parts[PADDING]) && read_extents(parts[SHAPE], &read->rank, read->shape) &&
+      read_extents(parts[STRIDES], &read->rank, read->strides) &&
+      read_extents(parts[BLOCK_SHAPE], &read->rank, read->block) && read->strides[read->rank - 1] == 1) {
+    read->padded = PyUnicode_CompareWithASCIIString(parts[PADDING], "nan") == 0;
+    outcome = tensor_word(kinds, parts[BASE], device, &read->pointer, word);
+    *word |= 2;
+  }
+  Py_DECREF(attributes);
+  return outcome;
+}
+
+/* Two words: a kernel is compiled for a descriptor's dtype and block. */
+static Outcome add_descriptor(const Kinds *kinds, Words *words, PyObject *value, int index) {
+  if (words->descriptor_count == MOST_DESCRIPTORS) return UNUSUAL;
+  Descriptor *read = &words->described[words->descriptor_count];
+  uint64_t word = 0, block = 0;
+  Outcome outcome = read_descriptor(kinds, value, words->device, read, &word);
+  if (outcome != USUAL) return outcome;
+  for (int i = 0; i < read->rank; i++) {
+    if (read->block[i] < 1 || read->block[i] > INT32_MAX || read->block[i] & (read->block[i] - 1)) return UNUSUAL;
+    block = block << 6 | (uint64_t)(1 + __builtin_ctzll((unsigned long long)read->block[i]));
+  }
+  words->descriptors[words->descriptor_count] = index;
+  words->descriptor_words[words->descriptor_count++] = words->count;
+  add(words, word);
+  add(words, block);
+  return USUAL;
+}
+
+static const Descriptor *descriptor_of(const Words *words, int index) {
+  for (int i = 0; i < words->descriptor_count; i++)
+    if (words->descriptors[i] == index) return &words->described[i];
+  return NULL;
+}
+
 /* Reads the tensors again after code of the user ran, which may have given them other memory.
- * UNUSUAL where the word of one has changed: another kernel may be needed. */
+ * UNUSUAL where the word of one has changed: another kernel may be needed. A descriptor's block may
+ * have changed: a config's hook sets it. */
 static Outcome read_tensors_again(const Kinds *kinds, Words *words, PyObject **placed) {
+  for (int i = 0; i < words->descriptor_count; i++) {
+    uint64_t word = 0;
+    PyObject *value = placed[words->descriptors[i]];
+    Outcome outcome = read_descriptor(kinds, value, words->device, &words->described[i], &word);
+    if (outcome != USUAL) return outcome;
+    if (word != words->words[words->descriptor_words[i]]) return UNUSUAL;
+  }
   for (int i = 0; i < words->tensor_count; i++) {
     uint64_t word;
     int index = words->tensors[i];
@@ -196,6 +289,7 @@ static Outcome read_tensors_again(const Kinds *kinds, Words *words, PyObject **p
 static Outcome add_class(const Kinds *kinds, Words *words, PyObject *value, int index) {
   PyTypeObject *type = Py_TYPE(value);
   if (one_of(type, kinds->tensors)) return add_tensor(kinds, words, value, index);
+  if (one_of(type, kinds->descriptors)) return add_descriptor(kinds, words, value, index);
   if (type == &PyLong_Type) {
     int overflow;
     int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
