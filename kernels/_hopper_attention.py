@@ -64,6 +64,7 @@ from asmtune.kernels._hopper_attention_walk import (
     load_all,
     rounds,
 )
+from asmtune.runtime.call_trace import sets_blocks
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -182,6 +183,7 @@ _L2_BYTES = 24 << 20
 """Keys and values that stay in L2 beside all else: half of an H100's."""
 
 
+@sets_blocks
 def set_blocks(values: Mapping[str, Any]) -> None:
     """Set what a config's descriptors copy at a time: its `pre_hook`."""
     for name in ("q_desc", "y_desc"):

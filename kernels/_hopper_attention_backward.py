@@ -77,6 +77,7 @@ from asmtune.kernels._hopper_attention_backward_walk import (
     walk,
 )
 from asmtune.kernels._hopper_attention_walk import shares_together
+from asmtune.runtime.call_trace import sets_blocks
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -213,6 +214,7 @@ PREPARED = 32
 """Rows that a program of `prepare` has."""
 
 
+@sets_blocks
 def set_blocks(values: Mapping[str, Any]) -> None:
     """Set what a config's descriptors copy at a time: its `pre_hook`."""
     for name in ("q", "dy", "k", "v", "dk", "dv"):

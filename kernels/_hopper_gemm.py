@@ -51,6 +51,7 @@ from asmtune.kernels._hopper import (
 )
 from asmtune.kernels._hopper_gemm_walk import load_tiles, multiply_tiles
 from asmtune.kernels._split import workspace
+from asmtune.runtime.call_trace import sets_blocks
 from asmtune.runtime.decorator import asm_autotune
 
 
@@ -166,6 +167,7 @@ _LEAST_OF_A_PART = 512
 """Least extent of K of a part: eight blocks, more than a ring has stages."""
 
 
+@sets_blocks
 def set_blocks(values: Mapping[str, Any]) -> None:
     """Set what a config's descriptors copy at a time: its `pre_hook`.
 

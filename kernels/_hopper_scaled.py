@@ -60,6 +60,7 @@ from asmtune.kernels._hopper_scaled_sums import (
     write_pieces,
 )
 from asmtune.kernels._scaled import EXTENTS
+from asmtune.runtime.call_trace import sets_blocks
 from asmtune.runtime.decorator import asm_autotune
 
 REGISTERS = gl.constexpr((240, 104, 72))
@@ -226,6 +227,7 @@ _TILES = (  # the first four, then STAGES
 )
 
 
+@sets_blocks
 def set_blocks(values: Mapping[str, Any]) -> None:
     """Set what a config's descriptors copy at a time: its `pre_hook`."""
     rows = values["BLOCK_M"] if values["PINGPONG"] else values["BLOCK_M"] // CONSUMERS.value

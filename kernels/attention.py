@@ -191,12 +191,18 @@ def _gluon(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, **options: Any
 ) -> torch.Tensor:
     """Compute `attention` by the Gluon kernel for Hopper."""
+    return _by_hopper(q, k, v, causal, options.get("scale"))
+
+
+@replay_calls
+def _by_hopper(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None
+) -> torch.Tensor:
     from asmtune.kernels import _hopper_attention
 
     q, k, v = host.laid(q), host.laid(k), host.laid(v)
     y = torch.empty_like(q)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
-    scale = options.get("scale")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     _hopper_attention.attend(q, k, v, y, lse, causal=causal, scale=scale)
     return y

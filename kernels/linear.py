@@ -84,6 +84,13 @@ def _cublas(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_
 
 def _gluon(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_: bool) -> Any:
     """Compute `linear` by the Gluon kernel for Hopper."""
+    return _by_hopper(x, weight, bias, activation)
+
+
+@replay_calls
+def _by_hopper(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, activation: str
+) -> torch.Tensor:
     rows = x.reshape(-1, x.shape[-1])
     y = by_gluon(product("linear", rows, weight.mT, bias, activation))
     return y[0].reshape(*x.shape[:-1], weight.shape[0])

@@ -202,6 +202,13 @@ def _cublas(a: Any, b: Any, bias: Any = None, activation: str = "none", **_: boo
 
 def _gluon(a: Any, b: Any, bias: Any = None, activation: str = "none", **_: bool) -> torch.Tensor:
     """Compute `matmul` by the Gluon kernel for Hopper."""
+    return _by_hopper(a, b, bias, activation)
+
+
+@replay_calls
+def _by_hopper(
+    a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None, activation: str
+) -> torch.Tensor:
     c = by_gluon(product("matmul", a, b, bias, activation))
     return c if a.ndim == 3 or b.ndim == 3 else c[0]
 

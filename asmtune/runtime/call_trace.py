@@ -36,6 +36,7 @@ _ALLOCATIONS: Final = frozenset(
 _PLAIN: Final = frozenset({bool, int, float, str, type(None), torch.dtype})
 
 _persistent: Final[dict[int, torch.Tensor]] = {}
+_block_setters: Final[list[Callable[..., None] | None]] = [None]
 
 
 def keep_alive(*tensors: torch.Tensor) -> None:
@@ -44,6 +45,15 @@ def keep_alive(*tensors: torch.Tensor) -> None:
     A call that uses one takes the function's own path while a CUDA graph is captured.
     """
     _persistent.update((id(tensor), tensor) for tensor in tensors)
+
+
+def sets_blocks(hook: Callable[..., None]) -> Callable[..., None]:
+    """Declare that a config's `pre_hook` does nothing but set blocks and layouts of descriptors.
+
+    A prepared call goes without it: its launches have the blocks already.
+    """
+    _block_setters.append(hook)
+    return hook
 
 
 def needs_gradient(value: Any) -> bool:
@@ -175,7 +185,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             return
         if plan is None:
             self._refuse("a launch that has no plan")
-        elif plan.hook is not None:
+        elif not any(plan.hook is one for one in _block_setters):
             self._refuse("a launch whose config has a hook")
         elif launcher.rules:
             self._refuse("a launch whose arguments @triton.heuristics compute")
@@ -242,7 +252,10 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
                 values[index] = None
                 sources.append((index, *self._address(value, places, scratch)))
             elif isinstance(value, descriptor_types()):
-                raise _Refusal("a launch that takes a tensor descriptor")
+                if not launch.plan.function or id(value.base) not in self._origins:
+                    raise _Refusal("a tensor descriptor that is not of an argument or an output")
+                values[index] = (tuple(value.shape), tuple(value.strides), value.padding == "nan")
+                sources.append((index, *self._address(value.base, places, scratch)))
             elif isinstance(value, int) and self._is_address(value):
                 raise _Refusal("an address that is given as a number")
         own = -1
@@ -256,7 +269,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         """Refuse results that nothing heard of writes: another library's launch may have."""
         if len(places) > _MOST_OUTPUTS:
             raise _Refusal(f"{len(places)} new tensors in a result; at most {_MOST_OUTPUTS}")
-        given = {id(value) for launch in self._launches for value in launch.values}
+        values = (value for launch in self._launches for value in launch.values)
+        given = {id(v.base if isinstance(v, descriptor_types()) else v) for v in values}
         written = {
             o.number for key, o in self._origins.items() if key in given and o.kind == _OUTPUT
         }

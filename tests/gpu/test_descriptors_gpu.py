@@ -47,10 +47,10 @@ def grid(values: dict[str, Any]) -> tuple[int, int]:
     return rows, columns
 
 
-def tuned(**options: Any) -> AsmAutotuner:
+def tuned() -> AsmAutotuner:
     """`product` with a config whose hook sets the blocks; nothing is tuned."""
     blocks = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}
-    config = Config(blocks, num_warps=4, pre_hook=set_blocks, **options)
+    config = Config(blocks, num_warps=4, pre_hook=set_blocks)
     return asm_autotune([config], ["M", "N", "K"])(triton.jit(product))
 
 
@@ -77,10 +77,9 @@ def is_native(kernel: AsmAutotuner) -> bool:
     return kernel._launcher.last is not None and kernel._launcher.last.function != 0
 
 
-@pytest.mark.parametrize("options", [{}, {"num_ctas": 2}], ids=["plain", "cluster"])
-def test_products_of_tensors_that_change(options: dict[str, Any]) -> None:
+def test_products_of_tensors_that_change() -> None:
     """New addresses, views and shapes of one key are read where they are, in planned launches."""
-    kernel = tuned(**options)
+    kernel = tuned()
     whole = random(3, 512, 1024)
     for trial in range(12):
         a = whole[trial % 3, 8 * (trial % 5) :][:300, 64 * (trial % 2) :][:, :256]
@@ -99,7 +98,7 @@ def test_copies_of_every_rank(rank: int, dtype: torch.dtype, padding: str) -> No
 
     @triton.jit
     def copied(source, target, n, RANK: tl.constexpr):
-        at = [n - n + 0] * 1
+        at = [n - n]
         if RANK == 1:
             target.store(at, source.load(at))
         elif RANK == 2:
@@ -125,6 +124,23 @@ def test_copies_of_every_rank(rank: int, dtype: torch.dtype, padding: str) -> No
         expected[tuple(slice(extent) for extent in shape)] = source
         torch.testing.assert_close(target, expected, rtol=0, atol=0, equal_nan=True)
     assert is_native(kernel)
+
+
+def test_clusters_of_programs() -> None:
+    """Two programs of a cluster copy a tile of a descriptor, in planned launches."""
+
+    @triton.jit
+    def copied(source, target, n, SIZE: tl.constexpr):
+        at = [tl.program_id(0) * SIZE, n - n]
+        target.store(at, source.load(at))
+
+    kernel = asm_autotune([Config({"SIZE": 64}, num_ctas=2)], ["n"])(copied)
+    for trial in range(3):
+        source, target = random(256, 64), torch.zeros(256, 64, dtype=torch.float16, device="cuda")
+        pair = (TensorDescriptor.from_tensor(one, [64, 64]) for one in (source, target))
+        kernel[(4,)](*pair, 16)
+        assert torch.equal(source, target)
+        assert is_native(kernel) == (trial > 0)
 
 
 def test_descriptors_that_a_kernel_makes() -> None:

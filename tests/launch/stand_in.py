@@ -10,24 +10,33 @@ from typing import Any
 from unittest import mock
 
 import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.launch.planning import reads_tensors
 from asmtune.runtime.replay_calls import PreparedFunction
 
-_POINTER, _INT64, _FLOAT64 = 0, 4, 10
+_POINTER, _INT64, _FLOAT64, _MAP, _EXTENT = 0, 4, 10, 11, 14
 
 
 def plan_of_launch(part: Any, tuner: AsmAutotuner, given: dict[str, Any], **facts: Any) -> Any:
     """Make the plan that a launch would have: every parameter in 8 bytes, in its order."""
     names = tuner.arg_names
     chosen = facts.pop("config", Config({name: 1 for name in names if name not in given}))
-    slots, values = [], []
+    if facts.get("hook") is not None:
+        facts["hook"](given | chosen.all_kwargs())
+    slots, values, described = [], [], []
     for index, param in enumerate(tuner._function.params):
         value = given.get(param.name)
         values.append(part.GIVEN if param.name in given else chosen.kwargs.get(param.name))
         if param.is_constexpr or value is None:
+            continue
+        if isinstance(value, TensorDescriptor):
+            axes = range(len(value.shape))
+            slots += [(_MAP, index, 0), *((_EXTENT, index, axis) for axis in axes)]
+            block = tuple(value.block_shape)
+            described.append((index, block, None, (3, 2, 6, block, False)))
             continue
         is_float = isinstance(value, float)
         kind = _POINTER if isinstance(value, torch.Tensor) else _FLOAT64 if is_float else _INT64
@@ -36,7 +45,10 @@ def plan_of_launch(part: Any, tuner: AsmAutotuner, given: dict[str, Any], **fact
     rest = (facts.pop("relay", print), facts.pop("between", ()), facts.pop("hook", None))
     handle, guards = facts.pop("function", 4711), facts.pop("guards", ())
     plan = (handle, 128, 0, tuple(slots) if handle else (), tuple(values), "kernel", chosen, guards)
-    return part.Plan(*plan, *rest, chosen.all_kwargs(), facts.pop("scratch", (0, 1, None)))
+    scratch = facts.pop("scratch", (0, 1, None))
+    return part.Plan(
+        *plan, *rest, chosen.all_kwargs(), scratch, (1, False, False), tuple(described)
+    )
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune import asm_autotune, replay_calls
 from asmtune.base.errors import InputError
@@ -714,6 +715,48 @@ def test_results_may_be_changed_in_place(watched: Watched) -> None:
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             call(x)[0].add_(1.0).sum().backward()
     assert len(call.prepared) == 1
+
+
+@asm_autotune([Config({"BLOCK": 16})], ["n"])
+@triton.jit
+def tile_copied(source, target, n, BLOCK: tl.constexpr):
+    """Copy a tile; nothing compiles it."""
+
+
+def set_block(values: dict[str, Any]) -> None:
+    """Set what the descriptors copy at a time."""
+    values["source"].block_shape = values["target"].block_shape = [2, values["BLOCK"]]
+
+
+def other_hook(values: dict[str, Any]) -> None:
+    """Do as `set_block`, undeclared."""
+    set_block(values)
+
+
+def tile_of(x: torch.Tensor) -> torch.Tensor:
+    """Describe what is given from its third row on, and what is allocated."""
+    y = torch.empty_like(x)
+    parts = (TensorDescriptor.from_tensor(one, [1, 16]) for one in (x[2:], y))
+    tile_copied[(3,)](*parts, 5)
+    return y
+
+
+@pytest.mark.parametrize("hook", [None, call_trace.sets_blocks(set_block), other_hook])
+def test_descriptors_in_prepared_calls(c_part: Any, watched: Watched, hook: Any) -> None:
+    """Descriptors follow their tensors; a hook is left out where it sets blocks alone."""
+    x, other = (torch.zeros(8, 32, dtype=torch.float16) for _ in range(2))
+    with planned_launches(c_part, hook=hook):
+        vars(tile_copied).pop("_launcher", None)
+        call = watched.over(tile_of)
+        assert watched.own_calls(lambda: call(x)) == (4 if hook is other_hook else 0)
+        watched.driver.expect([128, 4, 4, 128, 4, 4, 8, 8, 8])
+        for given in (other, x):
+            result = call(given)
+            source, target = watched.driver.map(0), watched.driver.map(3)
+            assert (source.address, target.address) == (given[2:].data_ptr(), result.data_ptr())
+            assert (list(source.shape)[:2], list(target.shape)[:2]) == ([32, 6], [32, 8])
+            assert watched.driver.parameters()[1][:4] == struct.pack("<i", 6)
+    vars(tile_copied).pop("_launcher", None)
 
 
 def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:

@@ -16,7 +16,7 @@ enum { TENSOR = 6, SEQUENCE = 7 };
 enum { OF_ARGUMENT = 0, OF_OUTPUT = 1, OF_SCRATCH = 2 };
 
 typedef struct {
-  int slot; /* of the kernel's parameters; of a relay's values */
+  int slot; /* of the kernel's parameters, or MOST_SLOTS and a descriptor's number; of a relay's values */
   int kind, index;
   uint64_t offset;
 } Source;
@@ -28,7 +28,8 @@ typedef struct {
   uint64_t generation;
   PyObject *values; /* of the plan's parameters, for a relay */
   long long grid[3];
-  uint64_t packed[MOST_PARAMETERS + 2];
+  uint64_t *packed;      /* of each of the kernel's parameters */
+  Descriptor *described; /* of each of the plan's, without its address */
   int source_count;
   Source sources[MOST_PARAMETERS + 1];
 } Step;
@@ -67,16 +68,44 @@ static int read_sources(PyObject *sources, const int *slots, Step *step) {
   return 0;
 }
 
+/* A descriptor's value is (shape, strides, whether what lies outside is NaN); its address has a source. */
+static int read_descriptors(Step *step, int *slots) {
+  const Plan *plan = step->plan;
+  for (int i = 0; i < plan->described_count; i++) {
+    Descriptor *one = &step->described[i];
+    int index = plan->described[i].index, padded;
+    PyObject *shape, *strides, *value = PyTuple_GET_ITEM(step->values, index);
+    if (!PyTuple_Check(value) || !PyArg_ParseTuple(value, "OOp", &shape, &strides, &padded) ||
+        !read_extents(shape, &one->rank, one->shape) || !read_extents(strides, &one->rank, one->strides) ||
+        one->rank != plan->described[i].rank) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "a prepared launch has a descriptor of another kernel");
+      return -1;
+    }
+    one->padded = padded;
+    slots[index] = MOST_SLOTS + i;
+  }
+  return 0;
+}
+
 static int read_native(Step *step, int *slots) {
   const Plan *plan = step->plan;
-  if (plan->described_count || plan->slot_count > MOST_PARAMETERS + 2) {
-    PyErr_SetString(PyExc_ValueError, "a prepared launch takes no descriptors");
+  step->packed = PyMem_Calloc((size_t)plan->slot_count + 1, sizeof *step->packed);
+  step->described = PyMem_Calloc((size_t)plan->described_count + 1, sizeof *step->described);
+  if (!step->packed || !step->described) {
+    PyErr_NoMemory();
     return -1;
   }
+  if (read_descriptors(step, slots) < 0) return -1;
   for (int i = 0; i < plan->slot_count; i++) {
     const Slot *slot = &plan->slots[i];
     step->packed[i] = slot->constant;
-    if (slot->index < 0) continue;
+    if (slot->index < 0 || slot->kind == MAP || slot->kind == ADDRESS) continue;
+    if (slot->kind >= VALUES) {
+      const Described *one = described_of(plan, slot->index);
+      if (pack_part(one, slot, &step->described[one - plan->described], &step->packed[i]) == USUAL) continue;
+      PyErr_SetString(PyExc_ValueError, "an extent does not fit a prepared launch");
+      return -1;
+    }
     slots[slot->index] = i;
     PyObject *value = PyTuple_GET_ITEM(step->values, slot->index);
     if (slot->kind == POINTER && value == Py_None) continue; /* has a source */
@@ -132,6 +161,8 @@ static int Call_traverse(Call *self, visitproc visit, void *arg) {
 static void Call_dealloc(Call *self) {
   PyObject_GC_UnTrack(self);
   for (Py_ssize_t i = 0; i < self->step_count; i++) {
+    PyMem_Free(self->steps[i].packed);
+    PyMem_Free(self->steps[i].described);
     Py_XDECREF(self->steps[i].launcher);
     Py_XDECREF(self->steps[i].plan);
     Py_XDECREF(self->steps[i].values);
@@ -401,13 +432,28 @@ static int relay_step(const Step *step, const Words *words, const Memory *memory
 
 static int launch_step(Step *step, const Words *words, const Memory *memory, PyObject *stream) {
   if (!step->plan->function) return relay_step(step, words, memory, stream);
-  uint64_t packed[MOST_PARAMETERS + 2];
-  void *parameters[MOST_PARAMETERS + 2];
-  memcpy(packed, step->packed, (size_t)step->plan->slot_count * sizeof *packed);
-  for (int i = 0; i < step->source_count; i++)
-    packed[step->sources[i].slot] = address_of(&step->sources[i], words, memory);
-  for (int i = 0; i < step->plan->slot_count; i++) parameters[i] = &packed[i];
-  return driver_launch(step->plan, step->grid, PyLong_AsUnsignedLongLong(stream), parameters);
+  const Plan *plan = step->plan;
+  Parameters made;
+  Descriptor described[MOST_DESCRIPTORS];
+  memcpy(made.packed, step->packed, (size_t)plan->slot_count * sizeof *made.packed);
+  memcpy(described, step->described, (size_t)plan->described_count * sizeof *described);
+  for (int i = 0; i < step->source_count; i++) {
+    int slot = step->sources[i].slot;
+    uint64_t address = address_of(&step->sources[i], words, memory);
+    if (slot < MOST_SLOTS) made.packed[slot] = address;
+    else described[slot - MOST_SLOTS].pointer = address;
+  }
+  for (int i = 0; i < plan->described_count; i++) {
+    if (!plan->described[i].is_mapped || make_map(&plan->described[i], &described[i], made.maps[i]) == USUAL) continue;
+    PyErr_SetString(PyExc_RuntimeError, "Triton Error [CUDA]: a tensor map of a prepared launch is refused");
+    return -1;
+  }
+  for (int i = 0; i < plan->slot_count; i++) {
+    if (plan->slots[i].kind == ADDRESS)
+      made.packed[i] = described[described_of(plan, plan->slots[i].index) - plan->described].pointer;
+    made.parameters[i] = place_of(plan, i, &made);
+  }
+  return driver_launch(plan, step->grid, PyLong_AsUnsignedLongLong(stream), made.parameters);
 }
 
 static PyObject *result_of(PyObject *tree, const Memory *memory, PyObject *const *placed) {

@@ -230,37 +230,37 @@ static Outcome make_maps(const Plan *plan, const Words *words, Parameters *made)
   return USUAL;
 }
 
-/* A part of a descriptor. */
-static Outcome pack_part(const Plan *plan, const Slot *slot, const Words *words, Parameters *made, int place) {
-  const Descriptor *given_as = descriptor_of(words, slot->index);
-  const Described *one = described_of(plan, slot->index);
-  if (!given_as || !one) return UNUSUAL;
+/* A part of a descriptor; its map is no number. */
+static Outcome pack_part(const Described *one, const Slot *slot, const Descriptor *given_as, uint64_t *packed) {
   bool last = (int)slot->constant == one->rank - 1;
   int64_t extent = given_as->shape[slot->constant] << (last && one->is_mapped && one->shared_bytes);
-  switch (slot->kind) {
-    case MAP: made->parameters[place] = made->maps[one - plan->described]; return USUAL;
-    case ADDRESS: made->packed[place] = given_as->pointer; return USUAL;
-    case PADDED: made->packed[place] = (uint64_t)given_as->padded; return USUAL;
-    case STRIDE: made->packed[place] = (uint64_t)given_as->strides[slot->constant]; return USUAL;
-  }
   if (slot->kind == EXTENT && (extent < INT32_MIN || extent > INT32_MAX)) return UNUSUAL;
-  made->packed[place] = (uint64_t)extent;
+  *packed = slot->kind == ADDRESS  ? given_as->pointer
+            : slot->kind == PADDED ? (uint64_t)given_as->padded
+            : slot->kind == STRIDE ? (uint64_t)given_as->strides[slot->constant]
+                                   : (uint64_t)extent;
   return USUAL;
+}
+
+/* Where the driver reads a parameter. */
+static void *place_of(const Plan *plan, int slot, Parameters *made) {
+  if (plan->slots[slot].kind != MAP) return &made->packed[slot];
+  return made->maps[described_of(plan, plan->slots[slot].index) - plan->described];
 }
 
 static Outcome pack_parameters(const Plan *plan, PyObject **placed, const Words *words, Parameters *made) {
   Outcome outcome = make_maps(plan, words, made);
   for (int i = 0; i < plan->slot_count && outcome == USUAL; i++) {
     const Slot *slot = &plan->slots[i];
-    made->parameters[i] = &made->packed[i];
+    made->parameters[i] = place_of(plan, i, made);
     if (slot->index < 0)
       made->packed[i] = slot->constant;
     else if (slot->kind == POINTER)
       made->packed[i] = words->pointers[slot->index];
     else if (slot->kind < VALUES)
       outcome = pack(slot->kind, placed[slot->index], &made->packed[i]);
-    else
-      outcome = pack_part(plan, slot, words, made, i);
+    else if (slot->kind != MAP)
+      outcome = pack_part(described_of(plan, slot->index), slot, descriptor_of(words, slot->index), &made->packed[i]);
   }
   return outcome;
 }

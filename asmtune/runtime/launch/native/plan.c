@@ -96,40 +96,6 @@ static Outcome pack(int kind, PyObject *value, uint64_t *packed) {
   return USUAL;
 }
 
-static int read_slots(Plan *plan, PyObject *slots) {
-  Py_ssize_t count = PyTuple_GET_SIZE(slots);
-  if (count > MOST_SLOTS) {
-    PyErr_SetString(PyExc_ValueError, "a plan has too many slots");
-    return -1;
-  }
-  plan->slots = PyMem_Calloc((size_t)count + 1, sizeof(Slot));
-  if (!plan->slots) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < count; i++) {
-    Slot *slot = &plan->slots[i];
-    PyObject *constant;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "iiO", &slot->kind, &slot->index, &constant)) return -1;
-    if (slot->kind < 0 || slot->kind >= KINDS || slot->index >= MOST_PARAMETERS) {
-      PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no kind");
-      return -1;
-    }
-    if (slot->kind >= VALUES) slot->constant = (uint64_t)PyLong_AsUnsignedLong(constant);
-    if (slot->kind >= VALUES && (slot->index < 0 || slot->constant >= MOST_RANK)) {
-      PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no descriptor");
-      return -1;
-    }
-    if (slot->index >= 0 || slot->kind == POINTER) continue; /* a constant pointer is null */
-    if (pack(slot->kind, constant, &slot->constant) != USUAL) {
-      PyErr_Format(PyExc_ValueError, "%R does not fit slot %zd of a plan", constant, i);
-      return -1;
-    }
-  }
-  plan->slot_count = (int)count;
-  return 0;
-}
-
 static int read_described(Plan *plan, PyObject *descriptors) {
   Py_ssize_t count = PyTuple_GET_SIZE(descriptors);
   if (count > MOST_DESCRIPTORS) {
@@ -165,6 +131,40 @@ static Described *described_of(const Plan *plan, int index) {
   for (int i = 0; i < plan->described_count; i++)
     if (plan->described[i].index == index) return &plan->described[i];
   return NULL;
+}
+
+static int read_slots(Plan *plan, PyObject *slots) {
+  Py_ssize_t count = PyTuple_GET_SIZE(slots);
+  if (count > MOST_SLOTS) {
+    PyErr_SetString(PyExc_ValueError, "a plan has too many slots");
+    return -1;
+  }
+  plan->slots = PyMem_Calloc((size_t)count + 1, sizeof(Slot));
+  if (!plan->slots) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) {
+    Slot *slot = &plan->slots[i];
+    PyObject *constant;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(slots, i), "iiO", &slot->kind, &slot->index, &constant)) return -1;
+    if (slot->kind < 0 || slot->kind >= KINDS || slot->index >= MOST_PARAMETERS) {
+      PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no kind");
+      return -1;
+    }
+    if (slot->kind >= VALUES) slot->constant = (uint64_t)PyLong_AsUnsignedLong(constant);
+    if (slot->kind >= VALUES && (!described_of(plan, slot->index) || slot->constant >= MOST_RANK)) {
+      PyErr_SetString(PyExc_ValueError, "a slot of a plan is of no descriptor");
+      return -1;
+    }
+    if (slot->index >= 0 || slot->kind == POINTER) continue; /* a constant pointer is null */
+    if (pack(slot->kind, constant, &slot->constant) != USUAL) {
+      PyErr_Format(PyExc_ValueError, "%R does not fit slot %zd of a plan", constant, i);
+      return -1;
+    }
+  }
+  plan->slot_count = (int)count;
+  return 0;
 }
 
 static void Plan_dealloc(Plan *plan) {
@@ -231,7 +231,7 @@ static PyObject *Plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   plan->between = Py_NewRef(between);
   plan->hook = hook == Py_None ? NULL : Py_NewRef(hook);
   plan->chosen = Py_NewRef(chosen);
-  if (read_slots(plan, slots) < 0 || (descriptors && read_described(plan, descriptors) < 0)) {
+  if ((descriptors && read_described(plan, descriptors) < 0) || read_slots(plan, slots) < 0) {
     Py_DECREF(plan);
     return NULL;
   }
