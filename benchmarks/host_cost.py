@@ -6,8 +6,9 @@ Needs a GPU. Each way is called in turns: a round is some dozen calls of each af
 empty, fewer than the queue holds, on problems of a few microseconds, so that the host never waits
 for the GPU. Given are medians over the rounds, in microseconds of one call: forward, forward where
 a gradient is asked for, and forward with backward. "function" is the host function itself,
-without its prepared calls. Kernels launch the first config of their spaces, and nothing is
-tuned: the host's time does not depend on the config. The file is written after each function.
+without its prepared calls. Kernels launch the first config of their spaces, and nothing is tuned.
+Forward is measured again with each function that tuning may find faster: a vendor's, or on Hopper a
+Gluon kernel, whose launches take tensor descriptors. The file is written after each function.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,9 @@ FEWEST = 8
 FORWARD, RECORDED, BACKWARD = "forward", "forward, gradient asked for", "forward and backward"
 AIMS = {FORWARD: 1.2, RECORDED: 1.5, BACKWARD: 1.5}
 """Most of PyTorch's time that ours is to take."""
+
+BY_GLUON = {"matmul": "_hopper_gemm", "linear": "_hopper_gemm", "attention": "_hopper_attention"}
+"""Modules of the kernels behind alternatives that are named `gluon`."""
 
 Way = Callable[[], Any]
 
@@ -126,27 +131,38 @@ def _with_backward(way: Way, leaves: list[torch.Tensor]) -> Way:
     return lambda: torch.autograd.grad(way(), leaves, gradient)
 
 
-def launch_first_configs(name: str) -> None:
-    """Let the kernels of a function and of its backward launch their first config, untuned."""
-    for module in map(module_of, (name, *case_of(name).also)):
+def launch_first_configs(name: str, winner: str | None = None) -> None:
+    """Let the kernels of a function and of its backward launch their first config, untuned.
+
+    Where a `winner` is named, the kernels that have such an alternative call it.
+    """
+    gluon = [import_module(f"asmtune.kernels.{BY_GLUON[name]}")] if winner == "gluon" else []
+    for module in (*map(module_of, (name, *case_of(name).also)), *gluon):
         for tuner in autotuners(module):
-            first = partial(_first_config, tuner)
+            first = partial(_first_config, tuner, winner)
             reconfigure(tuner, skip_tuning_below_us=math.inf, fallback=first)
 
 
-def _first_config(tuner: AsmAutotuner, arguments: Mapping[str, Any]) -> Config:
-    return tuner.space.first(**numbers(arguments))
+def _first_config(tuner: AsmAutotuner, winner: str | None, arguments: Mapping[str, Any]) -> Config:
+    first = tuner.space.first(**numbers(arguments))
+    named = winner is not None and winner in (tuner.options.choices.get("alternatives") or {})
+    return first.with_alternative(winner) if named else first
 
 
 def row(name: str, rounds: int, device: str, calls: int) -> dict[str, Any]:
-    """Measure a function in all phases; add what ours takes of PyTorch's time."""
+    """Measure a function in all phases, and forward by each winner."""
     host = getattr(module_of(name), name).prepared
-    phases: dict[str, Any] = {}
-    for phase, by_way in ways(name, device).items():
-        with torch.set_grad_enabled(phase != FORWARD):
-            figures: dict[str, Any] = host_times(by_way, rounds, calls, FEWEST)
-        ratio = figures["ours"]["median_us"] / figures["torch"]["median_us"]
-        phases[phase] = {**figures, "of_torch": round(ratio, 3)}
+    launch_first_configs(name)
+    phases = {
+        phase: _compared(by_way, phase, rounds, calls)
+        for phase, by_way in ways(name, device).items()
+    }
+    hopper = device == "cuda" and torch.cuda.get_device_capability()[0] == 9
+    for winner in host.alternatives:
+        if winner != "gluon" or hopper:
+            launch_first_configs(name, winner)
+            by_way = ways(name, device)[FORWARD]
+            phases[f"{FORWARD}, by {winner}"] = _compared(by_way, FORWARD, rounds, calls)
     return {
         "shape": dict(CASES[name].shape),
         **phases,
@@ -155,11 +171,20 @@ def row(name: str, rounds: int, device: str, calls: int) -> dict[str, Any]:
     }
 
 
+def _compared(by_way: Mapping[str, Way], phase: str, rounds: int, calls: int) -> dict[str, Any]:
+    """Measure all ways; add what ours takes of PyTorch's time."""
+    with torch.set_grad_enabled(phase != FORWARD):
+        figures: dict[str, Any] = host_times(by_way, rounds, calls, FEWEST)
+    ratio = figures["ours"]["median_us"] / figures["torch"]["median_us"]
+    return {**figures, "of_torch": round(ratio, 3)}
+
+
 def document(*files: Mapping[str, Any]) -> str:
     """Tabulate microseconds of a call's host time and its share of PyTorch's, by device."""
     lines = []
     for name, function in files[0]["functions"].items():
-        for phase in (phase for phase in AIMS if phase in function):
+        phases = (p for p in function if p in AIMS or p.startswith(f"{FORWARD}, by "))
+        for phase in phases:
             cells = [f"`{name}`, {phase}"]
             for data in files:
                 figures = data["functions"][name][phase]
@@ -179,7 +204,6 @@ def record(
     results: dict[str, Any] = {"rounds": rounds, "calls": calls, "aims": AIMS}
     results |= {"functions": {}}
     for name in names:
-        launch_first_configs(name)
         results["functions"][name] = row(name, rounds, device, calls)
         print(document(write(output, results)), flush=True)
 
