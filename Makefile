@@ -11,7 +11,7 @@ LOCKED := $(INSTALL) --require-hashes --no-deps --requirement
 TORCH ?= torch==2.13.0
 TORCH_WITH_CUDA := torch==2.11.0
 
-.PHONY: setup demo test test-all docs lint types
+.PHONY: setup demo test test-all test-sanitized docs lint types
 
 setup: $(VENV)/.installed-dev
 
@@ -65,6 +65,19 @@ test: setup lint types
 
 test-all: $(VENV)/.installed-all lint types
 	$(call run_tests,slow or not slow,$$(($(WORKERS) + 1)))
+
+# The C launcher under AddressSanitizer and UndefinedBehaviorSanitizer. Python must load their
+# libraries first. What Python itself never frees is no leak of ours.
+SANITIZED := $(CURDIR)/.cache/sanitized
+LIBRARIES = $(foreach name,libasan libubsan libstdc++,$(shell gcc -print-file-name=$(name).so))
+test-sanitized: setup
+	mkdir -p $(SANITIZED)
+	printf '#!/bin/sh\nexec gcc -g -fsanitize=address,undefined "$$@"\n' > $(SANITIZED)/cc
+	chmod +x $(SANITIZED)/cc
+	CC=$(SANITIZED)/cc ASMTUNE_TEST_CACHE=$(SANITIZED) LD_PRELOAD="$(LIBRARIES)" PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
+		$(BIN)/python -m pytest tests/launch/test_descriptors.py tests/launch/test_launcher.py \
+		tests/launch/test_prepared.py tests/launch/test_words.py
 
 docs: $(VENV)/.installed-docs
 	$(BIN)/python -m mkdocs build --strict
