@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -36,7 +37,7 @@ from asmtune.triton_api.autotuners import Autotuner, plain_rules
 from asmtune.triton_api.compiled_graphs import correct_dynamo
 from asmtune.triton_api.jit_functions import heuristic_rules, innermost, is_jit_function, parameters
 from asmtune.triton_api.launching import current_stream, hook_lists
-from asmtune.triton_api.user_state import inside, outside, within
+from asmtune.triton_api.user_state import has_function_modes, inside, outside, within
 
 if TYPE_CHECKING:
     from asmtune.runtime.misses.lookups import Choice
@@ -242,7 +243,9 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         tensors got other memory on the way is not planned: its key is another's; nor is one whose
         config was forgotten on the way.
         """
-        with outside():
+        # A known key needs no more: to leave the user's state takes three times as long as all else
+        # of its launch. A search leaves it. Reads of tensors would come to modes of functions.
+        with outside() if has_function_modes() else nullcontext():
             call = KernelCall(grid, args, kwargs, self.arg_names)
             return self._slow_launch(call, key, held, hook, ruled)
 

@@ -110,7 +110,7 @@ class Chooser:
         if known is not None:
             check_devices(self._function.__name__, call.arguments, strict=self.options.strict)
             return Choice(Config.of(known), True, "known")
-        with self._lock:
+        with outside(), self._lock:
             known = self.memory.get(key)
             if known is not None:
                 return Choice(Config.of(known), True, "known")

@@ -142,7 +142,7 @@ def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
 
 
 @functools.cache
-def descriptor_types() -> tuple[type, ...]:
+def descriptor_types() -> tuple[type[Any], ...]:
     """Return the classes of Triton's and of Gluon's host descriptors."""
     from triton.experimental.gluon.nvidia import hopper
     from triton.tools.tensor_descriptor import TensorDescriptor

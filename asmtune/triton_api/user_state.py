@@ -81,6 +81,12 @@ def inside() -> Iterator[None]:
             state.leave()
 
 
+def has_function_modes() -> bool:
+    """Return whether a mode of the user's hears of each read of a tensor."""
+    torch: Any = sys.modules.get("torch")
+    return hasattr(torch, "inference_mode") and torch._C._len_torch_function_stack() > 0
+
+
 def within(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function of the user's that runs `inside`."""
 

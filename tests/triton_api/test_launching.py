@@ -44,6 +44,23 @@ def test_facts_of_a_compiled_kernel(kernel: Any) -> None:
     assert launching.ttir_of(7) == ""
 
 
+def test_facts_of_descriptors() -> None:
+    """Host descriptors have two classes; maps of a kernel's are as the driver takes them."""
+    made = [one.from_tensor for one in launching.descriptor_types()]
+    tensor = torch.zeros(64, 64, dtype=torch.float8_e5m2)
+    with launching_on(90):
+        compiled = tiny_kernels.stored.warmup(made[0](tensor, [64, 64]), grid=(1,))
+    loaded = SimpleNamespace(
+        run=print, function=5, packed_metadata=(1,), metadata=compiled.metadata, src=compiled.src,
+        asm=compiled.asm,
+    )  # fmt: skip
+    facts = launching.launch_facts(loaded)
+    assert facts is not None
+    assert facts.signature["target"].startswith(launching.DESCRIPTOR)
+    assert facts.maps == (launching.TensorMap(2, 1, 0, (64, 64), False),)
+    assert len(made) == 2
+
+
 def test_a_kernel_is_made_of_machine_code(kernel: Any) -> None:
     """Code, metadata and signature make a kernel that Triton launches, without a source."""
     metadata = {"name": "tiny", "num_warps": 2, "shared": 0, "num_ctas": 1}

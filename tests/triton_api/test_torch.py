@@ -41,6 +41,7 @@ def test_modes_are_seen() -> None:
     for context in entered:
         with context:
             assert any(mode() for mode in tensors.MODES)
+            assert user_state.has_function_modes() == isinstance(context, torch.device)
     assert torch.func.vmap(lambda x: x * any(mode() for mode in tensors.MODES))(torch.ones(1)) == 1
 
 

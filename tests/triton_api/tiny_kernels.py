@@ -40,3 +40,9 @@ def grid(_: Any) -> tuple[int]:
 ruled = triton.heuristics({"BLOCK": lambda given: 2 * given["n"]})(tuned)
 CONFIGS = [triton.Config({"BLOCK": 16}, num_warps=2), triton.Config({"BLOCK": 32})]
 autotuned = triton.autotune(CONFIGS, key=["n"], reset_to_zero=["x_ptr"])(tuned)
+
+
+@triton.jit
+def stored(target):
+    """Write a tile by the copy engine."""
+    target.store([0, 0], target.load([0, 0]))
