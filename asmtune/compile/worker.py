@@ -9,6 +9,7 @@ import queue
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -240,8 +241,7 @@ class Workers:
         Raises:
             Exception: whatever `work` or `tasks` raises.
         """
-        stop, begin, turn = Stop(), carried(), threading.Lock()
-        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stop, turn, results = Stop(), threading.Lock(), queue.SimpleQueue[Any]()
         self._stops.add(stop)
 
         def draw() -> Any:
@@ -249,24 +249,19 @@ class Workers:
                 return _NONE if stop.is_set() else next(tasks, _NONE)
 
         def run() -> None:
-            with _Reported(results, stop):
-                begin()
+            with contextlib.suppress(JobCancelledError):
                 while (task := draw()) is not _NONE:
                     results.put(work(task, stop))
 
-        threads = [
-            threading.Thread(target=run, name=f"asmtune-compile-{number}", daemon=True)
-            for number in range(self.jobs)
-        ]
-        try:
-            for thread in threads:
-                thread.start()
-            yield from _collected(results, len(threads), stop)
-        finally:
-            stop.set()
-            self._stops.discard(stop)
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(self.jobs, "asmtune-compile", carried()) as threads:
+            try:
+                running = [threads.submit(run) for _ in range(self.jobs)]
+                for thread in running:
+                    thread.add_done_callback(results.put)
+                yield from _collected(results, self.jobs, stop)
+            finally:
+                stop.set()
+                self._stops.discard(stop)
 
     def stop(self) -> None:
         """End the iterators of other threads; uses that begin later run."""
@@ -278,44 +273,20 @@ _NONE: Final = object()
 """Stands for a task where none is left."""
 
 
-class _Ended:
-    """Says that a thread has ended, and what it has raised."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-
-
-class _Reported:
-    """Reports the end of a thread to who collects, and what it has raised."""
-
-    def __init__(self, results: queue.SimpleQueue[Any], stop: Stop) -> None:
-        self._results, self._stop = results, stop
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Put what was raised among the results, but for the word that nobody waits."""
-        if isinstance(error, JobCancelledError):
-            error = None
-        elif error is not None:
-            self._stop.set()
-        self._results.put(_Ended(error))
-        return True
-
-
 def _collected(results: queue.SimpleQueue[Any], threads: int, stop: Stop) -> Iterator[Any]:
-    """Yield results until all threads have ended; raise what one has raised."""
-    error: BaseException | None = None
+    """Yield results until all threads have ended; raise what the first that failed has raised."""
+    failed: Future[None] | None = None
     while threads:
         result = results.get()
-        if isinstance(result, _Ended):
+        if isinstance(result, Future):
             threads -= 1
-            error = error or result.error
+            if failed is None and result.exception() is not None:
+                stop.set()
+                failed = result
         elif not stop.is_set():
             yield result
-    if error is not None:
-        raise error
+    if failed is not None:
+        failed.result()
 
 
 def _limited(jobs: int) -> int:

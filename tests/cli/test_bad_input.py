@@ -49,8 +49,6 @@ prune-report {{}}/ | a folder; name a Python file in it
 prune-report {{}}/gone.json | gone.json: cannot be read
 prune-report {TIMINGS} | timings.json: no report: expected the JSON of
 prune-report {{}}/deep.json | nested too deeply
-prune-report {{}}/doubled.py --timings store | no record of doubled.*H200: miss
-prune-report {{}}/doubled.py --timings {TIMINGS} | the report is of doubled
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
 {MATMUL} --target {{}} | cannot be read
 run --target {{}}/plain.json {{}}/plain.py | plain.json: cannot be read

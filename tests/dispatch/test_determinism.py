@@ -163,7 +163,7 @@ def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
     at = miss()
     slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
-    RankAgreement(job, at.key, at.expected, at.configs).publish(slow)
+    RankAgreement(job, at.key, at.expected, at.configs).agree(lambda: slow)
     assert rank_agreement.resolve(host.resolver(), at).config == slow
     with asmtune.deterministic():
         with pytest.raises(MissError, match="on_miss='raise'"):

@@ -21,7 +21,7 @@ from test_documents import features, report
 from asmtune.predict.prune.flow import A_GUESS
 from asmtune.report.explorer import page
 from asmtune.report.explorer.page import packed, page_model, report_html
-from asmtune.report.tables import COLUMNS, TIMES, headline
+from asmtune.report.tables import COLUMNS, TIME, headline
 from tests.command_lines import page_report, unpacked
 
 NODE = shutil.which("node")
@@ -146,25 +146,15 @@ def test_modules_are_joined() -> None:
 @pytest.mark.skipif(NODE is None, reason="no node")
 @pytest.mark.parametrize("is_narrow", [False, True])
 def test_the_winner_is_the_first_row(is_narrow: bool) -> None:
-    """Rows come by measured time, else by rank; on a phone the columns are time and axes."""
+    """Rows come by rank; on a phone the columns are time and axes."""
     made = report()
-    timed = [
-        replace(verdict, measured_us=us)
-        for verdict, us in zip(made.verdicts, (9.0, 4.0, None, None), strict=True)
-    ]
-    reports = [
-        replace(made, verdicts=tuple(timed[::-1])),
-        replace(made, verdicts=made.verdicts[::-1]),
-    ]
-    found = [ran_in_node(one, is_narrow) for one in reports]
-    assert [rows[:2] for rows, _ in found] == [[2, 3], [3, 2]]
-    columns = [columns[:4] for _, columns in found]
-    axes = ["BLOCK", "num_warps", "maxnreg"]
+    rows, columns = ran_in_node(replace(made, verdicts=made.verdicts[::-1]), is_narrow)
+    assert rows[:2] == [3, 2]
     if is_narrow:
-        assert [shown[0] for shown in columns] == ["measured_us", "predicted_us"]
-        assert [sorted(shown[1:]) for shown in columns] == [sorted(axes)] * 2
+        assert columns[0] == "predicted_us"
+        assert sorted(columns[1:4]) == ["BLOCK", "maxnreg", "num_warps"]
     else:
-        assert columns[0][:2] == ["rank", "fate"]
+        assert columns[:2] == ["rank", "fate"]
 
 
 def ran_in_node(made: Any, is_narrow: bool) -> tuple[list[int], list[str]]:
@@ -203,7 +193,7 @@ def test_headings_are_the_terminal_s() -> None:
     """The page describes each column of the terminal's table under the same heading."""
     described = page_model([report()])["columns"]
     shown = {name: heading for name, (heading, _, _) in described.items()}
-    for column in (*COLUMNS, *TIMES):
+    for column in (*COLUMNS, TIME):
         name = "shared_kib" if column.place == "shared_bytes" else column.place
         assert shown[name] == column.heading
 

@@ -13,11 +13,9 @@ from explorer_pages import Opener, needs_browser, repeated
 from test_documents import report
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.documents import triton_config
 from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import KernelTimings, Timings, with_timings
 
 pytestmark = needs_browser
 
@@ -210,27 +208,6 @@ def test_targets(gemm: Reports, targets_page: Path, opened: Opener) -> None:
     again = opened(targets_page, here.page.evaluate("location.hash"))
     assert again.rows() == here.rows()
     assert again.page.get_attribute("#targets button:has-text('A100')", "aria-pressed") == "true"
-
-
-def test_measured_times(gemm: Reports, tmp_path: Path, opened: Opener) -> None:
-    """Measured times stand beside the predicted ones, and the fastest is the first row."""
-    report = gemm[0]
-    cited: list[SampleStatistics | None] = [SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)]
-    times = {
-        str(v.config): (2.0 * (v.predicted_us or 0), statistics)
-        for v, statistics in zip(by_rank(report)[:5], cited + [None] * 4, strict=True)
-    }
-    dtypes = frozenset({"fp16"})
-    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times)
-    path = tmp_path / "measured.html"
-    path.write_text(
-        report_html(with_timings([report], Timings("a run", (timed,)))), encoding="utf-8"
-    )
-    here = opened(path)
-    assert here.column("pred/meas") == ["0.500"] * 5 + [""] * 3
-    for column, shown in (("p90 us", "41.25"), ("p99 us", "44.50"), ("RSD", "2.10")):
-        assert here.column(column) == [shown] + [""] * 7
-    assert "measured: a run, 5 of 8 configs" in (here.page.text_content("#notes") or "")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
