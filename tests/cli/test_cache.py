@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -145,13 +142,6 @@ def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == f"'{text},number,none\n'{text},-1.5,\n"
 
 
-def test_a_list_goes_to_a_file(filled: Path, tmp_path: Path) -> None:
-    """Each form of a list can be written to a file, and is what stdout gets."""
-    for form in ("text", "json", "csv"):
-        run("ls", "--format", form, "-o", str(tmp_path / "rows"))
-        assert (tmp_path / "rows").read_text() == run("ls", "--format", form).stdout
-
-
 def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes to stdout is the document alone; the count goes to stderr, and no file is made."""
     monkeypatch.chdir(tmp_path)
@@ -235,21 +225,6 @@ def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     line = refused(InputError, "export", str(tmp_path / "f.json"), "--kernel", "pkg.none")
     assert "no record of kernel pkg.none on device (any)" in line
     assert not (tmp_path / "f.json").exists()
-
-
-def test_import_of_stdin(filled: Path, tmp_path: Path) -> None:
-    """Records come from stdin, which sshd makes a socket that no path opens."""
-    run("export", str(tmp_path / "f.json"))
-    filled.unlink()
-    here, there = socket.socketpair()
-    with here, there:
-        there.sendall((tmp_path / "f.json").read_bytes())
-        there.shutdown(socket.SHUT_WR)
-        command = [sys.executable, "-m", "asmtune", "import", "-"]
-        done = subprocess.run(command, stdin=here, capture_output=True, check=True)
-    assert done.stdout == b"imported 3 records from -\n"
-    with Store.open(filled) as store:
-        assert len(store.records()) == 3
 
 
 def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,12 +335,3 @@ def test_store_by_option_and_by_variable(path: Path, tmp_path: Path) -> None:
     with Store.open(there) as store:
         assert [r.key for r in store.records()] == [record(9).key]
     assert not path.exists()
-
-
-def test_no_password_in_messages(path: Path) -> None:
-    """What the commands say of a database holds no password."""
-    url = "postgresql://me:secret@127.0.0.1:1/x?sslpassword=hidden"
-    text = refused(InputError, "clear", "--store", url)
-    assert "me:***@127.0.0.1:1/x: would delete" in text
-    assert "secret" not in text
-    assert "hidden" not in text

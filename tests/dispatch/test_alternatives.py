@@ -17,8 +17,6 @@ from asmtune.base.errors import InputError
 from asmtune.core.alternatives import caller, calls_in_race, unfinished
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
-from asmtune.runtime import choosing
-from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.store.database import Store
 from asmtune.triton_api.launching import CurrentStream
@@ -322,15 +320,3 @@ def test_compilers_get_the_config(host: Host, monkeypatch: pytest.MonkeyPatch) -
     arguments = problem().arguments
     assert kernel._chooser._look_up(arguments, {})[1].config == WON
     assert kernel._chooser.look_up(arguments, {})[1].config == BEST
-
-
-def test_one_config_is_tuned_beside_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of one config has nothing to choose from, unless a function may be faster."""
-    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr(choosing, "resolve", lambda *_, **__: Choice(WON, True, "known"))
-    monkeypatch.setattr(choosing, "notify_triton", lambda *_: None)
-    call = KernelCall((1,), (*problem(64).arguments.values(),), {}, add.arg_names)
-    alone = asm_autotune([BEST], ["n"])(add)
-    assert alone._chooser.choose(call).config == BEST
-    beside = asm_autotune([BEST], ["n"], alternatives={"vendor": vendor})(add)
-    assert beside._chooser.choose(call).config == WON

@@ -23,7 +23,6 @@ from asmtune.runtime.checks import (
     check_decorated,
     check_launch,
     check_space,
-    launch_options,
     positional_arguments,
 )
 from asmtune.runtime.options import DecoratorOptions
@@ -148,16 +147,6 @@ def test_bad_arguments(changes: dict[str, Any], message: str, strict: bool) -> N
     """An argument that is missing, unknown or set by a config is told with its value."""
     with pytest.raises(InputError, match=message):
         launched(strict=strict, **changes)
-
-
-def test_configs_may_set_options_of_triton() -> None:
-    """A config may set an option of Triton's that is no axis of asmtune's; a launch not as well."""
-    space = Space.from_configs([triton.Config({"BLOCK": 64, "launch_pdl": True})])
-    check_space(add, space)
-    arguments = {"x_ptr": None, "y_ptr": None, "n": 8, "enable_fp_fusion": False}
-    assert launch_options(add, arguments, space) >= {"launch_pdl", "enable_fp_fusion"}
-    with pytest.raises(InputError, match=r"launch_pdl=False is given .* set launch_pdl to True"):
-        launched(space=space, launch_pdl=False)
 
 
 def test_by_place() -> None:

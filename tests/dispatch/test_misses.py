@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoredPrediction, StoreWarning
+from asmtune.store.lookup import StoreWarning
 from asmtune.tuning import request
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, provenance
@@ -222,30 +221,6 @@ def test_small_by_the_default_s_ttir(host: Host, monkeypatch: pytest.MonkeyPatch
     assert len(host.opened) == 1
 
 
-def test_small_is_no_prediction(host: Host) -> None:
-    """The model is asked where only small was found; what it then picks is not replaced."""
-    host.resolver(skip_tuning_below_us="host").resolve(miss())
-    picked = host.resolver(on_miss="predict").resolve(miss())
-    assert picked.how == "predicted"
-    small = host.resolver(skip_tuning_below_us="host").resolve(miss())
-    assert described(small) == ("small", True, picked.config)
-    with store(host) as opened:
-        assert [row.is_small for row in opened.predictions()] == [False]
-
-
-def test_small_holds_in_spaces_that_have_the_config(host: Host) -> None:
-    """In another space the config counts if it is there; else a decision is made anew, silently."""
-    host.resolver(skip_tuning_below_us="host").resolve(miss())
-    for listed, expected in (
-        ([support.BEST, support.DEFAULT], support.DEFAULT),
-        ([support.BEST, SLOWEST], support.BEST),
-    ):
-        space = Space.from_configs(listed)
-        resolver = host.resolver(space=space, skip_tuning_below_us="host")
-        with warnings.catch_warnings(action="error"):
-            assert resolver.resolve(miss(space=space)).config == expected
-
-
 def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     """Below the limit a given fallback goes before the model's pick; nothing is timed."""
     assert described(host.resolver(skip_tuning_below_us=1e6, fallback=SLOWEST).resolve(miss())) == (
@@ -312,14 +287,6 @@ def test_device_without_a_target() -> None:
         assert Resolver(options).resolve(at).how == "fallback"
 
 
-def test_a_look_makes_no_store(host: Host) -> None:
-    """While capturing, a store that is not there is neither made nor warned of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert host.resolver().resolve(miss(), capturing=True).how == "fallback"
-    assert not (host.folder / "store.sqlite").exists()
-
-
 HOSTILE = [
     Config({"BLOCK": 1024, "FLAW": 0, "EVIL": 1}, num_warps=8),
     Config({"BLOCK": 1024, "FLAW": 1}, num_warps=8),
@@ -362,30 +329,6 @@ def test_a_stored_winner_outside_the_space_is_stale(host: Host, winner: Config, 
     assert is_stale(host, miss(), winner, on_miss="predict").how == "predicted"
     with pytest.raises(MissError):
         host.resolver(on_miss="raise").resolve(miss())
-
-
-def test_a_shipped_winner_outside_the_space_is_stale(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shipped foreign winner is none either; a good shipped one goes before a foreign row."""
-    with pytest.MonkeyPatch.context() as shipping:
-        ship(shipping, hostile(miss(), HOSTILE[0]))
-        assert is_stale(host, miss(), HOSTILE[0], on_miss="predict").how == "predicted"
-    ship(monkeypatch, record(miss(), support.BEST))
-    with store(host) as opened:
-        opened.save(hostile(miss(), HOSTILE[0]))
-    assert described(is_stale(host, miss(), HOSTILE[0])) == ("known", True, support.BEST)
-
-
-def test_a_prediction_outside_the_space_is_stale(host: Host) -> None:
-    """A stored prediction of a foreign config is predicted again."""
-    at = miss()
-    guess = StoredPrediction(at.key, HOSTILE[0], 1.0, provenance(at.problem, at.space))
-    with store(host) as opened:
-        opened.save_prediction(guess)
-    captured = host.resolver().resolve(at, capturing=True)
-    assert at.space.matching(captured.config) is not None
-    assert is_stale(host, at, HOSTILE[0], on_miss="predict").how == "predicted"
 
 
 @pytest.mark.slow

@@ -124,17 +124,6 @@ def test_autotuners_of_before(gpu: HostGpu) -> None:
     assert gpu.tuned == 1
 
 
-def test_autotuners_of_before_compile_ahead(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`warmup` of one made before compiles, and shows no config as launched."""
-    compiled: list[Any] = []
-    monkeypatch.setattr(copy, "warmup", lambda *_, **values: compiled.append(values["BLOCK"]))
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    with patch():
-        kernel.warmup(*vectors(), grid=(1,))
-    assert compiled == [32, 128]
-    assert not hasattr(kernel, "best_config")
-
-
 class Plain(Autotuner):  # type: ignore[misc]
     """Runs as Triton's does."""
 
@@ -288,16 +277,6 @@ def test_all_options_are_taken_over(gpu: HostGpu) -> None:
     assert (found["do_bench"], found["cache_results"]) == (first_of, True)
 
 
-@pytest.mark.parametrize("given", [{"warmup": 5}, {"rep": 7}, {"use_cuda_graph": True}])
-def test_older_keywords(gpu: HostGpu, given: dict[str, Any]) -> None:
-    """`warmup`, `rep` and `use_cuda_graph` reach asmtune's clock; Triton makes a clock of them."""
-    with pytest.warns(DeprecationWarning, match="use_cuda_graph"):
-        made = triton.autotune(configs(), ["n"], **given)(copy)
-    found = options_of(made)
-    assert {name: found[name] for name in given} == given
-    assert found.get("do_bench") is None
-
-
 @pytest.mark.skipif(
     int(triton.__version__.split(".")[1]) > 8, reason="this Triton refuses unknown keys"
 )
@@ -408,19 +387,6 @@ def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
         del kernel, early
         gc.collect()
         assert [reference() for reference in held] == [None, None]
-
-
-def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
-    """A decorator that a library puts into `triton.autotune` meanwhile is not taken away."""
-    original = triton.autotune
-
-    def theirs() -> None:
-        pass
-
-    with patch():
-        triton.autotune = theirs
-    assert triton.autotune is theirs
-    triton.autotune = original
 
 
 @pytest.mark.parametrize("early", [False, True])

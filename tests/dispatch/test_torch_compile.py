@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,18 +12,12 @@ import triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.events import UntunedWarning
-from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.patching.redirect import patch
-from asmtune.runtime.torch_compile import inductor_config
-from asmtune.tuning.request import provenance
-from tests import tuning_support as support
 from tests.dispatch import torch_kernels
-from tests.dispatch.host import Host, miss
 from tests.dispatch.torch_support import Imagined
 
 SPACE = Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}, default=Config({"BLOCK": 64}))
@@ -164,23 +157,6 @@ def test_an_option_that_inductor_drops(machine: Imagined) -> None:
     assert traced == [{"BLOCK": 32}]
     assert len(told) == 1
     assert "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
-
-
-def test_a_capped_config_without_timings_loses_its_cap(host: Host) -> None:
-    """Where no timings are known, the choice itself is taken without what Inductor drops."""
-    capped, at = support.BEST.with_cap(64), miss()
-    assert inductor_config(at, Choice(capped, True, "known")) == support.BEST
-    made, timed = provenance(at.problem, at.space), Measurement(capped, 1, 1, 1, (1,))
-    only = TuneRecord(at.key, capped, (timed,), made)
-    foreign = Measurement(Config({"BLOCK": 128, "EVIL": 1}), 0.5, 0.5, 0.5, (0.5,))
-    other = Measurement(support.DEFAULT, 0.5, 0.5, 0.5, (0.5,))
-    for record, expected in (
-        (only, support.BEST),
-        (replace(only, measurements=(timed, foreign)), support.BEST),
-        (replace(only, measurements=(timed, other)), support.DEFAULT),
-        (replace(only, winner=support.DEFAULT, measurements=(timed, other)), support.BEST),
-    ):
-        assert inductor_config(at, Choice(capped, True, "known", record)) == expected
 
 
 @pytest.mark.slow

@@ -1,15 +1,12 @@
 """Triton's own tests of its autotuner as a specification, as far as they need no GPU.
 
 Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` under `patch()`.
-`docs/triton_autotuner_cases.md` lists the cases; a test here holds that list to the tests.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -22,7 +19,6 @@ from typing import Any
 import pytest
 import torch
 import triton
-import triton.language as tl
 
 from asmtune.base.errors import InputError
 from asmtune.runtime import calls
@@ -31,7 +27,6 @@ from tests.dispatch.host_gpu import (
     HostGpu,
     configs,
     copy,
-    copy_as,
     fill_either,
     grid,
     increment,
@@ -39,7 +34,6 @@ from tests.dispatch.host_gpu import (
 )
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "triton_autotuner_cases.md"
 N = 1024
 BLOCKS = (32, 128)
 Decorator = Callable[..., Any]
@@ -64,20 +58,6 @@ class UsersClock:
         return [self.times_ms[(self.asked - 1) % len(self.times_ms)]] * len(quantiles)
 
 
-def test_keywords_in_any_order(autotune: Decorator, gpu: HostGpu) -> None:
-    """Positions and keywords in another order are the same launch; another key tunes again."""
-    clock = UsersClock(1.0, 2.0)
-    kernel = autotune(configs(), ["n"], do_bench=clock)(copy)
-    x, out = vectors()
-    kernel[grid](x, out, N, 2)
-    assert torch.equal(out, x * 2)
-    kernel[grid](scale=3, n=N, out_ptr=out, x_ptr=x)
-    assert torch.equal(out, x * 3)
-    assert gpu.tuned == len(kernel.cache) == 1
-    kernel[grid](scale=3, n=N // 2, out_ptr=out, x_ptr=x)
-    assert gpu.tuned == len(kernel.cache) == 2
-
-
 def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
     """The least of what `do_bench` gives wins, and is what the tuner shows."""
     faster = 128
@@ -93,29 +73,6 @@ def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
     assert kernel.best_config.kwargs["BLOCK"] == faster
     timings = {c.kwargs["BLOCK"]: list(times) for c, times in kernel.configs_timings.items()}
     assert timings == {128: pytest.approx([1.0, 0.9, 1.1]), 32: pytest.approx([2.0, 1.9, 2.1])}
-
-
-def test_a_dtype_as_key(autotune: Decorator, gpu: HostGpu) -> None:
-    """A key may be a dtype of Triton's, with `cache_results` as without."""
-    kernel = autotune(configs(), ["DTYPE"], cache_results=True)(copy_as)
-    x, out = vectors()
-    for _ in range(2):
-        kernel[grid](x, out, N, tl.float16)
-    assert gpu.tuned == len(kernel.cache) == 1
-    kernel[grid](x, out, N, tl.float32)
-    assert gpu.tuned == len(kernel.cache) == 2
-
-
-def test_without_a_clock_of_the_users(autotune: Decorator, gpu: HostGpu) -> None:
-    """Without `do_bench` asmtune's clock times, and the tuner tells times and seconds."""
-    kernel = autotune(configs(), ["n"])(copy)
-    x, out = vectors()
-    kernel[grid](x, out, N)
-    assert torch.equal(out, x)
-    assert gpu.timed
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-    assert len(kernel.configs_timings) == 2
-    assert kernel.bench_time > 0
 
 
 @pytest.mark.parametrize("by_name", [False, True])
@@ -252,23 +209,6 @@ def test_one_config_left_is_not_timed(autotune: Decorator, gpu: HostGpu, with_mo
     assert clock.asked == gpu.tuned == 0
 
 
-def test_one_config_is_not_pruned(autotune: Decorator, gpu: HostGpu) -> None:
-    """Of one config Triton asks no function, and times nothing."""
-    pruned = {"early_config_prune": lambda *_, **__: pytest.fail("asked about one config")}
-    kernel = autotune(configs(64), ["n"], prune_configs_by=pruned)(copy)
-    kernel[grid](*vectors(), n=N)
-    assert [launch["BLOCK"] for launch in gpu.launched] == [64]
-    assert gpu.tuned == 0
-
-
-def test_a_top_k_without_a_model_counts_for_nothing(autotune: Decorator, gpu: HostGpu) -> None:
-    """`None` for the model and `top_k` alike is as if neither was given."""
-    pruned = {"early_config_prune": lambda all_, *_, **__: all_, "perf_model": None, "top_k": None}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=UsersClock(1, 2))(copy)
-    kernel[grid](*vectors(), n=N)
-    assert gpu.tuned == 1
-
-
 def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     """Where pruning leaves nothing, it is told, before anything is launched."""
     pruned = {"early_config_prune": lambda *_, **__: []}
@@ -276,22 +216,6 @@ def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     with pytest.raises((InputError, triton.TritonError), match="at least one"):
         kernel[grid](*vectors(), n=N)
     assert gpu.launched == []
-
-
-def test_too_many_threads(autotune: Decorator, gpu: HostGpu) -> None:
-    """A config of 4096 threads is dropped by a rule: it is not launched, so no hook hears of it."""
-    raised: list[Exception | None] = []
-
-    def after(values: dict[str, Any], exception: Exception | None) -> None:
-        raised.append(exception)
-
-    listed = [triton.Config({}, num_warps=warps) for warps in (128, 4, 2)]
-    clock = UsersClock(1.0)
-    kernel = autotune(listed, ["BLOCK"], do_bench=clock, post_hook=after)(copy)
-    kernel[(8,)](*vectors(), N, BLOCK=128)
-    assert kernel.best_config.num_warps in (4, 2)
-    assert set(raised) == {None}
-    assert 128 not in {config.num_warps for config in kernel.configs_timings}
 
 
 def test_an_edited_ir_is_another_result(tmp_path: Path, autotune: Decorator, gpu: HostGpu) -> None:
@@ -303,20 +227,6 @@ def test_an_edited_ir_is_another_result(tmp_path: Path, autotune: Decorator, gpu
     kernel = autotune([one, other], ["n"])(copy)
     assert [config.ir_override for config in kernel.configs] == [first, second]
     assert len(set(kernel.configs)) == 2
-
-
-def test_one_edited_ir_reaches_the_launch(
-    tmp_path: Path, autotune: Decorator, gpu: HostGpu
-) -> None:
-    """The one config there is brings its file to Triton's launch, in either way to write it."""
-    path = str(tmp_path / "edited.ptx")
-    for own in (
-        triton.Config({"BLOCK": 32}, ir_override=path),
-        triton.Config({"BLOCK": 32, "ir_override": path}),
-    ):
-        kernel = autotune([own], ["n"])(copy)
-        kernel[grid](*vectors(), n=N)
-        assert gpu.launched[-1]["ir_override"] == path
 
 
 @pytest.mark.skipif(
@@ -433,13 +343,6 @@ def test_warmup_launches_nothing(
     assert gpu.tuned == 0
 
 
-def test_launch_options_pass(autotune: Decorator, gpu: HostGpu) -> None:
-    """Options of Triton's among the keywords of a launch reach Triton."""
-    kernel = autotune(configs(), ["n"])(copy)
-    kernel[grid](*vectors(), n=N, enable_fp_fusion=False)
-    assert gpu.launched[-1]["enable_fp_fusion"] is False
-
-
 INTERPRETED = ROOT / "tests" / "dispatch" / "interpreted_cases.py"
 
 
@@ -470,33 +373,3 @@ def test_interpreter(tmp_path: Path, how: str) -> None:
         "driver": False,
     }
     assert list(tmp_path.iterdir()) == []
-
-
-def rows() -> list[list[str]]:
-    """The cells of the document's tables, without their heads."""
-    lines = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [row for row in cells if set(row[0]) - set("-: ") and row[0] != "case"]
-
-
-def functions_of(path: Path) -> set[str]:
-    """Names of a file's test functions."""
-    tree = ast.parse(path.read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
-@pytest.mark.slow
-def test_every_row_names_a_test() -> None:
-    """Each case of the document has a verdict, and names tests that exist."""
-    found = rows()
-    assert len(found) > 60
-    known = {path.name: functions_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
-    for row in found:
-        case, asserts, verdict, shown = row
-        assert case.startswith("`test_"), row
-        assert asserts, row
-        assert verdict.startswith(("same", "differs", "no part")), row
-        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", shown)
-        assert named, row
-        for file, name in named:
-            assert name in known.get(file, ()), f"{case}: {file} has no {name}"

@@ -245,22 +245,3 @@ def test_what_is_not_known_is_told(target: Target, settings: Settings) -> None:
     none = "nothing to try: no config here is predicted to be faster"
     assert none in printed(explained)
     assert none not in printed(replace(explained, searched=False))
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.25, "1", "0.25"),
-        (0.0038, "1", "0.0038"),
-        (2, "1", "2"),
-        (12345, "cycle", "12,345"),
-        (1.25e6, "1", "1.2 million"),
-        (232448, "B", "227 KiB"),
-        (8.6e9, "FLOP", "8.6 GFLOP"),
-        (3.14159, "us", "3.1 us"),
-        (0, "B", "0 B"),
-    ],
-)
-def test_amounts(value: float, unit: str, text: str) -> None:
-    """Short, with units; whole numbers without a fraction, small ones with two digits."""
-    assert amount(value, unit) == text

@@ -98,17 +98,6 @@ def test_terms_are_columns_and_sum_to_the_prediction() -> None:
     assert "DRAM_us" not in columns
 
 
-def test_an_axis_with_the_name_of_a_verdict() -> None:
-    """An axis that is called as a column is stands beside it, not in its place."""
-    from asmtune.core.config import Config
-
-    made = report()
-    verdicts = [replace(v, config=Config({"rank": 7, "BLOCK": 1})) for v in made.verdicts]
-    (model,) = page_report(report_html([replace(made, verdicts=tuple(verdicts))]))["reports"]
-    assert model["columns"]["axis rank"] == [7] * 4
-    assert model["columns"]["rank"] == [1, 2, None, None]
-
-
 def test_the_page_is_whole() -> None:
     """Nothing in it points outside, and its policy has the digest of its one script.
 
@@ -197,9 +186,3 @@ def test_headings_are_the_terminal_s() -> None:
         name = "shared_kib" if column.place == "shared_bytes" else column.place
         assert shown[name] == column.heading
 
-
-def test_labels_of_one_target_on_two_shapes() -> None:
-    """Where a target stands twice, its shape tells which is which."""
-    reports = [report(), replace(report(), shape={"n": 8192})]
-    model = page_model(reports)
-    assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]

@@ -146,16 +146,6 @@ def test_the_link_restores_the_view(gemm_page: Path, opened: Opener) -> None:
     assert there.shown() == here.shown() == "2 of 8 configs"
 
 
-@pytest.mark.parametrize("link", ["columns=constructor", "sort=constructor", "query=constructor=1"])
-def test_a_link_with_a_name_that_is_no_column(link: str, gemm_page: Path, opened: Opener) -> None:
-    """A name that every object of JavaScript knows is no column either: the table is there."""
-    here = opened(gemm_page, f"#{link}")
-    assert here.page.is_hidden("#fatal")
-    assert len(here.rows()) == 8
-    error = 'no column "constructor"' if link.startswith("query") else ""
-    assert here.page.inner_text("#search-error") == error
-
-
 def test_keys(gemm_page: Path, opened: Opener) -> None:
     """The table is worked by keys alone."""
     here = opened(gemm_page)
@@ -196,18 +186,6 @@ def test_failures_only(tmp_path: Path, opened: Opener) -> None:
     here.page.click("#row-1")
     assert "2048 threads" in here.page.inner_text("#config-reasons")
     assert here.page.locator("#config-terms tr").count() == 0
-
-
-def test_targets(gemm: Reports, targets_page: Path, opened: Opener) -> None:
-    """Each target has a tab with its own funnel, rows and link."""
-    here = opened(targets_page)
-    assert here.page.locator("#targets button").count() == 2
-    here.page.click("#targets button:has-text('A100')")
-    wanted = [v.predicted_us for v in by_rank(gemm[1])]
-    assert [float(text) for text in here.column("pred us")] == pytest.approx(wanted, rel=0.01)
-    again = opened(targets_page, here.page.evaluate("location.hash"))
-    assert again.rows() == here.rows()
-    assert again.page.get_attribute("#targets button:has-text('A100')", "aria-pressed") == "true"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

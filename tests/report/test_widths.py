@@ -25,14 +25,10 @@ from asmtune.cli.run import keys_met_table
 from asmtune.core.config import Config, varying
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.report.cells import ReportTable, heading, plain_table
+from asmtune.report.cells import ReportTable, plain_table
 from asmtune.report.documents import read_reports
-from asmtune.report.explain.record import Explained
-from asmtune.report.explain.text import explanation
-from asmtune.report.runs import run_report, runs_table
 from asmtune.report.tables import prune_table
 from asmtune.runtime.events import KeyResolved
-from asmtune.store.trace.run import TracedRun
 from asmtune.workshop.regression.api import check
 from asmtune.workshop.regression.check_page import check_table
 from asmtune.workshop.replay.results import CUTS, ScorerResult, TaskResult, scorers_table
@@ -129,21 +125,6 @@ def test_every_table_is_whole(name: str, width: int) -> None:
     assert_whole(table(), width, needed)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_run_is_whole(run: TracedRun, width: int) -> None:  # noqa: F811
-    """A run shows every timed config with its time, and the list of runs the id of each."""
-    needed = {f"{timing.median_us:.1f}" for timing in run.timings().values()}
-    assert_whole(run_report(run), width, {*needed, "winner"})
-    assert_whole(runs_table([run]), width, {run.run})
-
-
-@pytest.mark.slow(seconds=5)
-def test_an_explanation_is_whole(against: Explained) -> None:  # noqa: F811
-    """The tables of `asmtune explain` fit, with the names of classes and the comparison."""
-    for width in WIDTHS:
-        assert_whole(explanation(against), width, {"executed", "tensor", "Resources"})
-
-
 @pytest.mark.parametrize("width", [*NARROW, *WIDTHS])
 def test_names_longer_than_a_line(width: int) -> None:
     """A name or number that no line holds goes on in the next one: no character is lost."""
@@ -199,9 +180,3 @@ def test_control_codes_in_cells() -> None:
     assert "\\x1b[31m" in text
     assert "\\u202e" in text
     assert "[link=x]1[/]" in text
-
-
-def test_a_heading_has_no_strides() -> None:
-    """Strides, which may be twenty, are left out of a heading that has sizes."""
-    assert heading({"M": 4, "stride_am": 4, "causal": True}) == "M=4 causal=True"
-    assert heading({"stride": 2}) == "stride=2"

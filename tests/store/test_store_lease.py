@@ -8,7 +8,6 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from children import finish, say, start
@@ -217,14 +216,3 @@ def test_owners_that_are_gone() -> None:
     assert not leases.has_ended(f"{host}:{process}:{'0' * 16}:{random}")
     assert not leases.has_ended(f"{host}:{'9' * 30}:{home}:{random}")
     assert not any(map(leases.has_ended, ["", "x", "::::", f"{host}:x:{home}:{random}"]))
-
-
-def test_unknown_homes_are_not_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where the system does not tell which processes share their ids, none is taken for gone."""
-    monkeypatch.setattr(leases, "_BOOT", tmp_path / "missing")
-    leases._id_space.cache_clear()
-    try:
-        child, reader = start(lambda pipe: os.write(pipe, leases.new_owner().encode()))
-        assert not leases.has_ended(finish(child, reader))
-    finally:
-        leases._id_space.cache_clear()

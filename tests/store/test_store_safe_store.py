@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import socket
 import sqlite3
@@ -99,15 +98,6 @@ def test_locked_store(tmp_path: Path, lock: str) -> None:
             lock = "BEGIN EXCLUSIVE"
         holder.execute(lock)
         told(impatient(path), "database is locked", "try again when that has ended")
-
-
-def test_stuck_maker_of_the_file(tmp_path: Path) -> None:
-    """A process that is stuck while it makes the file holds the others up for no longer."""
-    path = tmp_path / "store.sqlite"
-    with (tmp_path / "store.sqlite.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        goes_on_without(impatient(path), "another process is making it")
-    assert not path.exists()
 
 
 @pytest.fixture

@@ -166,13 +166,6 @@ def test_a_driver_that_fails_is_one_that_tells_nothing(monkeypatch: pytest.Monke
         assert (match_device(name) is not None) == known
 
 
-def test_the_driver_is_not_asked_before_cuda_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has not initialised CUDA, and may fork, is left as it is."""
-    pretend("NVIDIA A30", monkeypatch)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert match_device("NVIDIA A30") is None
-
-
 class TritonStandIn:
     """Launches and times as Triton's own driver would; a function of the config tells the time.
 
