@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import json
 import os
 import re
@@ -165,18 +164,6 @@ def test_a_folder_of_targets_that_cannot_be_read(
     )
     monkeypatch.setattr(Settings, "from_environment", lambda: settings)
     assert re.search(says, commands.refused(*command))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> None:
-    """A file of timings that is cut off in the middle is told in one line."""
-    data = TIMINGS.read_bytes().rstrip()
-    data = gzip.compress(data) if zipped else data
-    path = commands.folder / "timings"
-    path.write_bytes(data[: int(len(data) * share)])
-    kernels = str(TIMINGS.parent / "kernels")
-    assert "cut off" in commands.refused("model", "replay", str(path), "--kernels", kernels)
 
 
 @pytest.mark.slow(seconds=3)

@@ -82,30 +82,9 @@ def refused(kind: type[Exception], *arguments: str) -> str:
     return text
 
 
-def test_reading_commands_make_no_store(path: Path) -> None:
-    """Without a store, listing, checking and clearing work, and make no file."""
-    assert run("ls").stdout == ""
-    assert "no tuned config" in run("ls").stderr
-    assert run("ls", "--format", "json").stdout == "[]\n"
-    assert run("verify").stdout == ""
-    assert run("clear", "--yes").stdout.startswith("cleared 0 records")
-    assert not path.parent.exists()
-
-
 def listed(**env: str) -> list[dict[str, str]]:
     """The rows of `ls` as CSV."""
     return list(csv.DictReader(run("ls", "--format", "csv", **env).stdout.splitlines()))
-
-
-def test_ls_as_csv(filled: Path) -> None:
-    """Every record is a line under a header."""
-    rows = {row["key"]: row for row in listed()}
-    assert len(rows) == 3
-    row = rows[key_digest(record(1).key)[:12]]
-    assert set(row.pop("winner").split()) == {"BLOCK_M=128", "num_warps=8", "num_stages=3"}
-    assert [*row.values()][1:] == [
-        "store", "pkg.matmul", "M=1", "-", "a=fp16", "NVIDIA H200", "9.5", "2025-03-01", "2", "1",
-    ]  # fmt: skip
 
 
 def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:

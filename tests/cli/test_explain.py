@@ -138,27 +138,6 @@ def test_code(language: str, opcode: str, commands: Commands, sums: tuple[str, .
     assert line.split()[0] == str(source)
 
 
-def test_code_that_cannot_be_had(
-    commands: Commands, sums: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Notes name lines without sources and SASS without its tool; the rest is shown."""
-    from asmtune.triton_api import compiler
-
-    def missing() -> str:
-        raise RuntimeError("Cannot find nvdisasm")
-
-    monkeypatch.setenv("TRITON_DISABLE_LINE_INFO", "1")
-    asked = (*sums, "--config", "BLOCK=1024", "--code", "sass", "--alone")
-    ran = commands.run(*asked)
-    assert "compiled without debug information" in ran.out
-    assert "Hottest loop in SASS: depth 1, " in ran.out
-    monkeypatch.setattr(compiler, "disassembler", missing)
-    ran = commands.run(*asked)
-    assert ran.code == 0
-    assert "its code cannot be shown: tool at sass: Cannot find nvdisasm; install" in ran.out
-    assert "Resources" in ran.out
-
-
 @pytest.mark.slow
 def test_json(commands: Commands, sums: tuple[str, ...]) -> None:
     """The verdict's document has terms that sum to the time, the comparison and the code."""
@@ -206,21 +185,6 @@ def test_a_guess_is_told(commands: Commands) -> None:
     assert "32 trips a program" in ran.out
     document = json.loads(commands.run(*asked, "--grid", "64", "--alone", "--format", "json").out)
     assert document["guesses"] == [guess]
-
-
-@pytest.mark.slow
-def test_what_is_not_in_the_space_is_told(commands: Commands) -> None:
-    """Either config, with the axis and its values; it is explained all the same."""
-    ran = commands.run(*DOUBLED, "--config", "BLOCK=512", "--against", "num_warps=8")
-    assert ran.code == 0
-    outside = [line for line in ran.out.splitlines() if "is not in the space" in line]
-    assert [line.partition(": ")[2] for line in outside] == ["axis 'BLOCK' has 128, 256"] * 2
-    assert (
-        "axis 'num_warps' has 2, 4"
-        in commands.run(*DOUBLED, "--against", "num_warps=8", "--alone").out
-    )
-    capped = commands.run(*DOUBLED, "--config", "maxnreg=64", "--alone")
-    assert "is not in the space: there is no axis 'maxnreg'" in capped.out
 
 
 @pytest.mark.parametrize(

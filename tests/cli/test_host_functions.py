@@ -152,13 +152,6 @@ def test_an_import_is_of_its_target(file: Path) -> None:
     assert not torch.cuda.is_available() or torch.cuda.get_device_name() != "A100"
 
 
-def test_a_file_that_never_asks_fails_as_it_did(commands: Commands) -> None:
-    """A statement that fails without a question to the GPU ends the import."""
-    path = commands.folder / "broken.py"
-    path.write_text("from __future__ import annotations\nvalue: Missing = 1\nassert value == 2\n")
-    assert "broken.py, line 3: AssertionError" in commands.refused("prune-report", f"{path}:f")
-
-
 CALLS = {
     "matmul": (["a=fp16[2048,1024]", "b=fp16[1024,512]"], {(16, 4, 1), (32, 8, 1), (8, 2, 1)}),
     "softmax": (["x=fp32[4096,2000]"], None),
@@ -277,31 +270,3 @@ def test_nothing_lasts(commands: Commands) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match="0 active drivers"):
             module.HELD(torch.zeros(4), 4, BLOCK=4)
-
-
-def test_statements_are_left_out_one_by_one(commands: Commands) -> None:
-    """A failure of a statement that does not ask ends the import, whatever was asked before."""
-    path = commands.folder / "mixed.py"
-    path.write_text("import torch\nSMS = torch.cuda.device_count()\nTABLE = int('12x')\n")
-    assert "mixed.py, line 3: ValueError" in commands.refused("prune-report", f"{path}:f")
-    text = "import torch\nif torch.cuda.is_available():\n"
-    text += "    torch.zeros(1 << 22, device='cuda').max().item()\n"
-    path.write_text(text + "    BLOCK = 64\ndef f(x):\n    return BLOCK\n")
-    line = commands.refused("prune-report", f"{path}:f", "--arg", "x=fp16[4]")
-    assert "NameError" in line
-    assert "left out at import" in line
-
-
-def test_blocks_of_the_hosts_descriptors_hold(commands: Commands) -> None:
-    """An axis that tensor descriptors would have to follow is refused."""
-    path = commands.folder / "described.py"
-    path.write_text(
-        "import triton\nimport triton.language as tl\n"
-        "from triton.tools.tensor_descriptor import TensorDescriptor\n"
-        "@triton.jit\ndef copied(a, BLOCK: tl.constexpr):\n"
-        "    a.store([0, 0], a.load([0, 0]))\n"
-        "def copy(x):\n"
-        "    copied[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), BLOCK=16)\n"
-    )
-    named = ("--arg", "x=fp16[64,64]", "--axis", "BLOCK=16,32", "--grid", "1")
-    assert "pre_hook" in commands.refused("prune-report", f"{path}:copy", *named)

@@ -96,18 +96,6 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
     return fake
 
 
-def test_a_target_of_ones_own(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Tuning ranks by the descriptor that is given; by the GPU's own where none is."""
-    workshop.answers = [tuned] * 4
-    shown = commands.run("targets", "show", "H200", "--format", "json").out
-    (commands.folder / "mine.json").write_text(shown.replace('"H200"', '"mine"', 1))
-    assert commands.run("tune", "{}/doubled.py", "--target", "{}/mine.json").code == 0
-    assert workshop.target.name == "mine"
-    assert commands.run("tune", "{}/doubled.py").code == 0
-    assert workshop.target is None
-    assert "target 'H2OO' is unknown" in commands.refused("tune", "x.py", "--target", "H2OO")
-
-
 def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
     """A job has tensors with memory, the key that a decorator would have, and the module's path."""
     workshop.answers = [tuned, tuned]
@@ -328,21 +316,6 @@ def test_recorded_keys(workshop: FakeWorkshop, commands: Commands) -> None:
     assert [config.kwargs["BLOCK"] for config in first.space.configs()] == [128, 256]
     changed = "asmtune: kernel __main__.double has changed since its keys were recorded: tuned as"
     assert ran.err.count(changed) == 1
-
-
-def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Options of shapes, an unknown kernel, and a script that is gone are told in one line."""
-    path = recorded(commands, 64)
-    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--search-held-tiles",)):
-        said = commands.refused("tune", "--from", path, *given)
-        assert f"{given[0]} and --from: recorded keys have their own shapes" in said
-    said = commands.refused("tune", "triple", "--from", path)
-    assert "no key of kernel triple: the file has __main__.double" in said
-    (commands.folder / "serves.py").unlink()
-    ran = commands.run("tune", "--from", path)
-    assert ran.code == 1
-    assert "serves.py cannot be imported here (kernel file" in ran.err
-    assert "no such file): install its package" in ran.err
 
 
 ROWS = """

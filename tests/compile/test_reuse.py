@@ -189,13 +189,6 @@ def test_a_user_who_watches_sees_triton_compile(
     assert scaled.files() == {}
 
 
-def test_another_gpu_takes_nothing(scaled: Place) -> None:
-    """An artifact for a GPU that is not here is not handed over; without a GPU none is."""
-    assert not scaled.hand(80)
-    assert not hand_to_triton(scaled.lowering, scaled.config, scaled.cache)
-    assert scaled.files() == {}
-
-
 def test_a_process_without_cuda_takes_nothing(
     scaled: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,15 +217,6 @@ def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
     own = scaled.launch()
     assert own.asm["ttgir"] == artifact.outputs["ttgir"]
     assert own.asm["cubin"] == artifact.cubin
-
-
-def test_tritons_backend_is_left_alone(scaled: Place) -> None:
-    """A later compile of another config runs Triton's own stages, also after a refusal."""
-    assert scaled.hand()
-    assert scaled.hand()  # now Triton's cache has it
-    other = replace(scaled, config=Config({"BLOCK": 512}))
-    assert not other.hand()
-    assert other.launch().asm["cubin"] != scaled.launch().asm["cubin"]
 
 
 @pytest.mark.slow(seconds=5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from asmtune.base.settings import Settings
 from asmtune.compile.back_end import BackEnd
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, families, sketch_configs, tiles
+from asmtune.compile.pool import Hooks, sketch_configs, tiles
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure, Sketch
@@ -100,15 +100,3 @@ def test_shares_of_tiles(configs: list[Config], most: int) -> None:
         assert [str(config) for config in picked] == [pair[1].detail for pair in share]  # type: ignore[union-attr]
         assert len({config.kwargs["B"] for config in picked}) == 1
         assert len(share) <= most
-
-
-@given(CONFIGS)
-def test_families_lose_nothing(configs: list[Config]) -> None:
-    """Every config is in one family, and a family's differ in stages alone."""
-    found = list(families(configs, _lower))
-    assert sorted(position for family in found for position, _ in family) == list(
-        range(len(configs))
-    )
-    for family in found:
-        picked = [configs[position] for position, _ in family]
-        assert len({(c.kwargs["B"], c.num_warps, c.maxnreg) for c in picked}) == 1

@@ -310,13 +310,3 @@ def test_launches_call_the_winner(native: bool, monkeypatch: pytest.MonkeyPatch)
     assert set(grids) == {BEST.kwargs["BLOCK"]}
     assert kernel.best_config == WON
     autotuner.backend.cache_clear()
-
-
-def test_compilers_get_the_config(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`torch.compile` launches the best config: a function is no kernel that it could place."""
-    Store.open(host.folder / "store.sqlite").save(as_stored(miss(), WON))
-    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: host.machine.name)
-    kernel = asm_autotune(space=space(), key=["n"], alternatives={"vendor": vendor})(add)
-    arguments = problem().arguments
-    assert kernel._chooser._look_up(arguments, {})[1].config == WON
-    assert kernel._chooser.look_up(arguments, {})[1].config == BEST

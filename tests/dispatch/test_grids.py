@@ -167,15 +167,6 @@ def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
     assert kernel[grid](*vectors(0)) is None
 
 
-def test_a_known_config_without_a_grid_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
-    """What was tuned for a key is not launched over a grid's limit, and nothing takes its place."""
-    kernel = autotune(configs(32, 64), [])(copy)
-    kernel[grid](*vectors())
-    with pytest.raises(InputError, match="axis y has 70000 programs"):
-        kernel[lambda _: (1, 70_000)](*vectors())
-    assert (len(gpu.launched), gpu.tuned) == (1, 1)
-
-
 @pytest.mark.parametrize("after", [0, 6])
 def test_a_rule_that_raises_loses_with_its_reason(gpu: HostGpu, tmp_path: Path, after: int) -> None:
     """Whenever in a tuning a rule of `@triton.heuristics` raises, its config alone is out."""

@@ -277,16 +277,6 @@ def test_force_tunes_what_is_known(host: Host) -> None:
     assert described(resolver.resolve(miss())) == ("tuned", True, support.BEST)
 
 
-def test_device_without_a_target() -> None:
-    """On a GPU that nothing is known of, nothing is predicted: launches go by the fallback."""
-    at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
-    options = DecoratorOptions(
-        space=support.space(), skip_tuning_below_us="host", on_miss="predict"
-    )
-    with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
-        assert Resolver(options).resolve(at).how == "fallback"
-
-
 HOSTILE = [
     Config({"BLOCK": 1024, "FLAW": 0, "EVIL": 1}, num_warps=8),
     Config({"BLOCK": 1024, "FLAW": 1}, num_warps=8),

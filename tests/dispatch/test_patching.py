@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import types
 import warnings
-import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,7 +23,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching import redirect
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
-from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy, increment
+from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy
 
 N = 1024
 
@@ -232,17 +230,6 @@ def test_configs_that_a_program_replaces(gpu: HostGpu, early: bool) -> None:
         assert gpu.tuned == 2
 
 
-def test_a_cleared_cache_is_filled_again(gpu: HostGpu) -> None:
-    """`cache.clear()` on one made before asks the store again."""
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        for _ in range(2):
-            kernel[(8,)](*vectors())
-            assert len(kernel.cache) == 1
-            kernel.cache.clear()
-    assert gpu.tuned == 1
-
-
 def options_of(instance: Any) -> dict[str, Any]:
     """Give the options that a converted autotuner ended up with."""
     made = convert(instance, {"skip_tuning_below_us": None})
@@ -374,19 +361,6 @@ def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
         assert gpu.tuned == 2
     assert state_of_triton() == before
     assert kernel.cache is earlier
-
-
-@pytest.mark.slow
-def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
-    """An autotuner that the program drops goes, though it was launched under a patch."""
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        kernel = triton.autotune(configs(), ["n"])(increment)
-        early = of_class(Plain)
-        early[(8,)](*vectors())
-        held = [weakref.ref(kernel), weakref.ref(early)]
-        del kernel, early
-        gc.collect()
-        assert [reference() for reference in held] == [None, None]
 
 
 @pytest.mark.parametrize("early", [False, True])

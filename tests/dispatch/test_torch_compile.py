@@ -159,24 +159,6 @@ def test_an_option_that_inductor_drops(machine: Imagined) -> None:
     assert "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
 
 
-@pytest.mark.slow
-def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
-    """What PyTorch cannot see into is launched by asmtune when the graph runs, and tuned then."""
-    kernel = decorated()
-
-    @torch.library.custom_op("asmtune_tests::opaque_add", mutates_args={})
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out, n = torch.empty_like(x), x.numel()
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
-        return out
-
-    add.register_fake(lambda x, _: torch.empty_like(x))
-    function = torch.compile(lambda x, y: add(x + 1, y) * 2, backend="aot_eager", fullgraph=True)
-    check(function, 1000, 2000)
-    assert [key.shape["n"] for key in machine.tuned] == [1000, 2000]
-    assert kernel.best_config == machine.winner
-
-
 def configs_traced(kernel: Any, n: int) -> list[dict[str, Any]]:
     """The values of the configs that PyTorch holds for the launch of a graph."""
     found: list[dict[str, Any]] = []

@@ -27,7 +27,6 @@ from tests.dispatch.host_gpu import (
     HostGpu,
     configs,
     copy,
-    fill_either,
     grid,
     increment,
     staged,
@@ -84,23 +83,6 @@ def test_restore_value(autotune: Decorator, by_name: bool) -> None:
     kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
     assert clock.asked >= 2
     assert torch.equal(x, torch.ones_like(x))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("absent", [False, True])
-@pytest.mark.parametrize("by_name", [False, True])
-@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
-def test_arguments_that_may_be_none(
-    autotune: Decorator, option: str, by_name: bool, absent: bool
-) -> None:
-    """What is zeroed or restored may be None in a launch, and is then left alone."""
-    clock = UsersClock(1.0, 2.0)
-    kernel = autotune(configs(), ["n"], do_bench=clock, **{option: ["x_ptr"]})(fill_either)
-    out = torch.full((N,), 2.0)
-    x = None if absent else out
-    kernel[grid](x_ptr=x, out_ptr=out, n=N) if by_name else kernel[grid](x, out, N)
-    assert clock.asked >= 2
-    assert torch.equal(out, torch.ones_like(out))
 
 
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
@@ -165,15 +147,6 @@ def test_pruning(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
         assert seen["keywords"]["n"] == N
 
 
-def test_a_share_keeps_one(autotune: Decorator, gpu: HostGpu) -> None:
-    """A share that comes to less than one config keeps one."""
-    pruned = {"perf_model": lambda **values: values["BLOCK"], "top_k": 0.3}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
-    kernel[grid](*vectors(), n=N)
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-    assert gpu.tuned == 0
-
-
 def test_a_share_is_of_what_early_pruning_left(autotune: Decorator, gpu: HostGpu) -> None:
     """The model sees what early pruning left, and `top_k` is a share of that."""
     estimated: list[int] = []
@@ -216,17 +189,6 @@ def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     with pytest.raises((InputError, triton.TritonError), match="at least one"):
         kernel[grid](*vectors(), n=N)
     assert gpu.launched == []
-
-
-def test_an_edited_ir_is_another_result(tmp_path: Path, autotune: Decorator, gpu: HostGpu) -> None:
-    """Two files of IR are two configs, for Triton's cache of results and for the store."""
-    first, second = (str(tmp_path / name) for name in ("first.ttir", "second.ttir"))
-    one = triton.Config({"BLOCK": 32}, ir_override=first)
-    other = triton.Config({"BLOCK": 32}, ir_override=second)
-    assert one != other
-    kernel = autotune([one, other], ["n"])(copy)
-    assert [config.ir_override for config in kernel.configs] == [first, second]
-    assert len(set(kernel.configs)) == 2
 
 
 @pytest.mark.skipif(

@@ -170,14 +170,6 @@ def test_plain_kernels_go_to_the_driver(arch: int) -> None:
     assert plan.config == Config({"B": 64})
 
 
-def test_a_cluster_goes_through_triton() -> None:
-    """What needs more than a grid and parameters is relayed to Triton's own launcher."""
-    plan = planned(scalars, GIVEN, {"B": 64, "num_ctas": 2})
-    assert plan.function == 0
-    assert plan.slots == ()
-    assert plan.between[0] == 4711
-
-
 def test_scratch_memory_is_in_the_plan() -> None:
     """A plan says what a kernel asks for: a launch is relayed, a prepared call has the memory."""
     plan = planned(scratch, {"x": torch.zeros(256), "n": 256}, {"B": 64})
@@ -200,14 +192,6 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     assert plan.function == 0
 
 
-def test_defaults_and_configs_fill_what_a_launch_leaves_out() -> None:
-    """A runtime parameter that the config sets is a constant of the plan."""
-    given = {name: value for name, value in GIVEN.items() if name != "n"}
-    plan = planned(scalars, given, {"B": 64, "n": 48})
-    assert plan.slots[1] == (3, -1, 48)
-    assert plan.values[1] == 48
-
-
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook", "pre_run_hooks"])
 def test_no_plan_under_hooks(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a profiler listens, Triton launches; the lists are those that a launcher watches."""
@@ -228,15 +212,6 @@ def test_guards_are_what_triton_looks_at_again() -> None:
     assert watched["debug"] is vars(scratch)
     assert watched["launch_enter_hook"] is vars(knobs.runtime)
     assert all(owner.get(name, FACTS.GIVEN) is now for owner, name, now in plan.guards)
-
-
-def test_no_plan_over_globals_that_change_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A constant that holds a list is compared by Triton at each launch."""
-    given = {"x": torch.zeros(256), "n": 256}
-    kernel = compiled(scratch, {**given, "B": 64})
-    monkeypatch.setattr(WIDTH, "value", [4])
-    launched = TritonLaunch(scratch, kernel, given, {"B": 64}, Config({"B": 64}))
-    assert plan_of(FACTS, launched, TENSORS) is None
 
 
 def test_an_alternative_runs_while_a_trace_ends(monkeypatch: pytest.MonkeyPatch) -> None:

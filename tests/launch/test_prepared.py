@@ -19,7 +19,6 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime import _allocation
 
 from asmtune import asm_autotune, replay_calls
-from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import keep_alive
@@ -721,21 +720,6 @@ def test_scratch_of_a_kernel(c_part: Any, watched: Watched) -> None:
         call = watched.replayed(doubled)
         call(X)
         assert watched.pointer(4) not in (0, watched.pointer(0), watched.pointer(1))
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda *tensors: tensors, "tensors; name each"),
-        (lambda **named: named, "named; name each"),
-        (len, "no Python function"),
-        (eval(f"lambda {', '.join(f'a{n}' for n in range(65))}: a0"), "at most 64"),
-    ],
-)
-def test_functions_that_cannot_be_prepared(function: Any, message: str) -> None:
-    """A function whose calls have no signature is refused where it is decorated, in one line."""
-    with pytest.raises(InputError, match=message):
-        replay_calls(function)
 
 
 def test_without_a_gpu_the_function_is_called() -> None:

@@ -232,16 +232,3 @@ def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
     assert "measured 50.0 us against 40.0 us: 10.0 us slower (25%)" in printed(both)
     one = replace(against, comparison=replace(comparison, measured_us=(None, 40.0)))
     assert "measured 40.0 us for the other; this one was not timed" in printed(one)
-
-
-def test_what_is_not_known_is_told(target: Target, settings: Settings) -> None:
-    """A config that was not compiled has no times to compare, and no other to try, alone none."""
-    problem = product_problem()
-    report = judged(problem, [DEEP, NONE], target, settings)
-    own, other = verdict_of(report, DEEP), verdict_of(report, NONE)
-    explained = gathered(problem, report, DEEP, target, settings)
-    explained = replace(explained, comparison=compared(own, other, "the one named", target))
-    assert "no times to compare: the other was not compiled (kernel: " in printed(explained)
-    none = "nothing to try: no config here is predicted to be faster"
-    assert none in printed(explained)
-    assert none not in printed(replace(explained, searched=False))

@@ -185,4 +185,3 @@ def test_headings_are_the_terminal_s() -> None:
     for column in (*COLUMNS, TIME):
         name = "shared_kib" if column.place == "shared_bytes" else column.place
         assert shown[name] == column.heading
-

@@ -95,30 +95,6 @@ def test_a_search_that_means_nothing(gemm_page: Path, opened: Opener) -> None:
     here.page.wait_for_selector("#search-error:has-text('\"many\" is no number')")
 
 
-def test_filters(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
-    """A list of an axis narrows the table, and Clear widens it."""
-    here = opened(gemm_page)
-    here.page.select_option("[data-facet=BLOCK_M]", "128")
-    assert set(here.column("BLOCK_M")) == {"128"}
-    here.page.select_option("[data-facet=fate]", "dropped")
-    wanted = [v for v in gemm[0].verdicts if not v.kept and v.config.kwargs["BLOCK_M"] == 128]
-    assert here.shown() == f"{len(wanted)} of 8 configs"
-    here.page.click("#clear")
-    assert here.shown() == "8 of 8 configs"
-
-
-def test_columns(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
-    """Any feature can be a column, with the report's own values."""
-    here = opened(gemm_page)
-    here.page.click("summary:has-text('Columns')")
-    here.page.check("[data-column=code_kib]")
-    verdicts = by_rank(gemm[0])
-    sizes = [v.features["code_bytes"] / 1024 for v in verdicts if v.features]
-    assert [float(text) for text in here.column("code_kib")] == pytest.approx(sizes, abs=0.01)
-    here.page.uncheck("[data-column=bottleneck]")
-    assert "limit" not in here.page.locator("#grid-head").inner_text()
-
-
 def test_export(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
     """The shown rows and columns are saved as CSV, in the table's order."""
     here = opened(gemm_page, "#query=BLOCK_K%3D64&sort=-regs_per_thread")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import record, text_of, timed
 
-from asmtune.base.errors import InputError, StoreError
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
@@ -83,18 +83,6 @@ def test_write_and_read(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [opened, file]
     interchange.write(file, [])
     assert interchange.read(file) == ()
-
-
-def test_places_that_serve_no_file(tmp_path: Path) -> None:
-    """A missing folder, or a folder in the file's place, is one line; so is what is no document."""
-    for place in ("none/tuned.json", ""):
-        with pytest.raises(StoreError, match=r"cannot be written \(.*\); check the folder"):
-            interchange.write(tmp_path / place, [record()])
-        with pytest.raises(InputError, match=r"cannot be read \(.*\); name a file"):
-            interchange.read(tmp_path / place)
-    with pytest.raises(InputError, match=r"export\[0\]\.winner: expected one of the configs"):
-        interchange.write(tmp_path / "f.json", [record(measurements=())])
-    assert list(tmp_path.iterdir()) == []
 
 
 def _drop(*path: str | int) -> Callable[[Any], None]:
