@@ -22,7 +22,6 @@ import triton
 
 from asmtune.base.errors import InputError
 from asmtune.runtime import calls
-from tests.dispatch.case_kernels import check_listener
 from tests.dispatch.host_gpu import (
     HostGpu,
     configs,
@@ -189,39 +188,6 @@ def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     with pytest.raises((InputError, triton.TritonError), match="at least one"):
         kernel[grid](*vectors(), n=N)
     assert gpu.launched == []
-
-
-@pytest.mark.skipif(
-    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
-)
-@pytest.mark.parametrize("blocks", [(32,), (32, 128)])
-def test_listener(
-    autotune: Decorator, monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, ...]
-) -> None:
-    """Triton's listener hears of a tuning once, of a stored config once, of memory never."""
-    heard: list[dict[str, Any]] = []
-    monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
-    kernel = autotune(configs(*blocks), ["n"], do_bench=UsersClock(1.0, 2.0))(copy)
-    check_listener(kernel, lambda: kernel[grid](*vectors(), n=N), heard, alone=len(blocks) == 1)
-
-
-@pytest.mark.skipif(
-    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
-)
-def test_a_listener_may_wait_for_another_thread(
-    autotune: Decorator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A listener that waits for a thread that tunes another key does not wait for ever."""
-    kernel = autotune(configs(), ["n"])(copy)
-    with ThreadPoolExecutor(1) as pool:
-
-        def listener(**told: Any) -> None:
-            if told["key"][0] == N:
-                pool.submit(kernel[grid], *vectors(64), n=64).result(60)
-
-        monkeypatch.setattr(triton.knobs.autotuning, "listener", listener)
-        kernel[grid](*vectors(), n=N)
-    assert len(kernel.cache) == 2
 
 
 def test_a_cleared_cache_asks_the_store(autotune: Decorator, gpu: HostGpu) -> None:
