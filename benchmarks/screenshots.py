@@ -22,7 +22,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.explorer.page import report_html
+from asmtune.report.page import report_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -299,7 +299,7 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
         InputError: a page is asked for, and there are several launches.
     """
     # They load what reads assembly, which takes longer than to refuse an argument may.
-    from asmtune.report.explorer.page import report_html
+    from asmtune.report.page import report_html
     from asmtune.report.tables import prune_table
 
     every = [report for reports in made for report in reports]

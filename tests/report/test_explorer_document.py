@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from test_documents import features, report
 
 from asmtune.predict.prune.flow import A_GUESS
-from asmtune.report.explorer import page
-from asmtune.report.explorer.page import packed, page_model, report_html
+from asmtune.report import page
+from asmtune.report.page import packed, page_model, report_html
 from asmtune.report.tables import COLUMNS, TIME, headline
 from tests.command_lines import page_report, unpacked
 

@@ -15,7 +15,7 @@ from test_documents import report
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.documents import triton_config
-from asmtune.report.explorer.page import report_html
+from asmtune.report.page import report_html
 
 pytestmark = needs_browser
 

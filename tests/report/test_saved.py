@@ -18,7 +18,7 @@ from asmtune.cli.prune_report import findings
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import PruneReport, Selection
 from asmtune.report.documents import read_reports, report_csv, report_json
-from asmtune.report.explorer.page import page_model, report_html
+from asmtune.report.page import page_model, report_html
 from asmtune.report.tables import prune_table
 
 

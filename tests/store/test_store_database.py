@@ -19,8 +19,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import StoredPrediction
-from asmtune.store.seeds import KeyedConfigs
 
 SMALL_CONFIG = Config({"BLOCK_M": 32})
 
