@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from asmtune.base.settings import Settings
-from asmtune.cli.kernel_arguments import KernelArguments
-from asmtune.core.config import Config
-from asmtune.core.hardware.shipped import load_target
-from asmtune.core.records.tuned import Measurement, TuneRecord
-from asmtune.runtime.offline.kernel_sources import LoadedKernel
-from asmtune.store.database import Store
-from asmtune.tuning.request import key_of, provenance
 from tests.command_lines import HEAD, Commands
 
 DOUBLED = ("explain", "{}/doubled.py")
@@ -56,30 +46,6 @@ def sums(commands: Commands) -> tuple[str, ...]:
     return ("explain", "{}/sums.py:sums", *values, *axes, "--grid", "64")
 
 
-@pytest.fixture
-def stored(commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TuneRecord:
-    """A store that holds doubled.py tuned on an H200, of which one config is the winner."""
-    monkeypatch.setenv("ASMTUNE_STORE_URL", str(tmp_path / "store.sqlite"))
-    return _saved(KernelArguments(str(commands.folder / "doubled.py")).one(load_target("H200")))
-
-
-def _saved(loaded: LoadedKernel, **more: Any) -> TuneRecord:
-    configs = (
-        Config({"BLOCK": 256, **more}, num_warps=4),
-        Config({"BLOCK": 128, **more}, num_warps=2),
-    )
-    times = dict(zip(configs, (5.5, 6.5), strict=True))
-    record = TuneRecord(
-        key_of(loaded.problem, "NVIDIA H200"),
-        next(iter(times)),
-        tuple(Measurement(config, us, us, us, (us,)) for config, us in times.items()),
-        provenance(loaded.problem, loaded.space),
-    )
-    with Store.open(Settings.from_environment().store_where) as store:
-        store.save(record)
-    return record
-
-
 def test_the_runner_up_stands_against_the_winner(commands: Commands) -> None:
     """The winner is held against rank 2, all others against rank 1."""
     ran = commands.run("prune-report", "{}/doubled.py", "--format", "json")
@@ -100,28 +66,6 @@ def test_against_a_config_by_assignments(commands: Commands) -> None:
     assert "differs in: num_warps 4 -> 2" in ran.out
     default = commands.run(*DOUBLED, "--config", "BLOCK=256", "--against", "default")
     assert "against BLOCK=128 num_warps=2 num_stages=3: the default, rank " in default.out
-
-
-def test_the_stored_winner_goes_first(commands: Commands, stored: TuneRecord) -> None:
-    """Where the store holds a tuned record, its winner is the rival, with measured times."""
-    ran = commands.run(*DOUBLED)
-    assert "the stored winner, tuned on NVIDIA H200, 20" in ran.out
-    assert "measured 6.5 us against 5.5 us: 1.0 us slower (18%)" in ran.out
-    named = commands.run(*DOUBLED, "--against", "stored", "--alone")
-    assert "the stored winner, tuned on NVIDIA H200" in named.out
-    winner = commands.run(*DOUBLED, "--config", "BLOCK=256,num_warps=4")
-    assert "by roofline, rank " in winner.out
-    elsewhere = commands.refused(*DOUBLED, "--against", "stored", "--target", "B200")
-    assert "no config was tuned for this kernel, shape, dtype and device" in elsewhere
-
-
-def test_a_stale_record_is_told_and_left(commands: Commands, stored: TuneRecord) -> None:
-    """Of another space it is no rival: the winner by rank is, and a note says why."""
-    ran = commands.run(*DOUBLED, "--axis", "BLOCK=128,256,512")
-    assert "the stored winner" not in ran.out
-    assert "what is stored for this key is stale, and not compared with: space differs" in ran.out
-    line = commands.refused(*DOUBLED, "--axis", "BLOCK=128,512", "--against", "stored")
-    assert "what is stored for this key is stale: space differs" in line
 
 
 @pytest.mark.slow
@@ -193,7 +137,6 @@ def test_a_guess_is_told(commands: Commands) -> None:
         (("--against", "BLOK=64"), "--against: no axis 'BLOK'; the axes are BLOCK"),
         (("--against", "BLOCK"), "'BLOCK' is neither NAME=VALUE,... nor one of best, default"),
         (("--against", "num_warps=x"), "num_warps is 'x': expected a whole number"),
-        (("--against", "stored"), "--against stored: no config was tuned for this kernel"),
         (("--code", "llvm"), "--code"),
     ],
 )

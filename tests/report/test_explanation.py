@@ -222,13 +222,3 @@ def test_what_spills_is_told_to_spill_less(target: Target, settings: Settings) -
     assert roomy.terms_us is not None
     l1 = f"{verdict.terms_us['L1']:.1f} -> {roomy.terms_us['L1']:.1f}"
     assert f"maxnreg 96 -> none: L1 and the load-store units {l1} us {named}" in text
-
-
-def test_measured_times_stand_beside_predicted_ones(against: Explained) -> None:
-    """Both, or the one that is known."""
-    comparison = against.comparison
-    assert comparison is not None
-    both = replace(against, comparison=replace(comparison, measured_us=(50.0, 40.0)))
-    assert "measured 50.0 us against 40.0 us: 10.0 us slower (25%)" in printed(both)
-    one = replace(against, comparison=replace(comparison, measured_us=(None, 40.0)))
-    assert "measured 40.0 us for the other; this one was not timed" in printed(one)
