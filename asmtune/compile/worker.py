@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import queue
 import threading
-import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -210,8 +207,6 @@ def start_compiler(
 Stop = threading.Event
 """Set when nobody waits any more for a task."""
 
-_MOST_PER_CPU: Final = 4
-
 
 class Workers:
     """Runs tasks in threads.
@@ -220,11 +215,11 @@ class Workers:
         jobs: tasks at once.
 
     Attributes:
-        jobs: how many tasks run at once: no more than a few times the CPUs.
+        jobs: how many tasks run at once.
     """
 
     def __init__(self, jobs: int) -> None:
-        self.jobs = _limited(jobs)
+        self.jobs = jobs
         self._stops: set[Stop] = set()
 
     def unordered(
@@ -287,21 +282,3 @@ def _collected(results: queue.SimpleQueue[Any], threads: int, stop: Stop) -> Ite
             yield result
     if failed is not None:
         failed.result()
-
-
-def _limited(jobs: int) -> int:
-    """Limit how many compile at once on this machine, and say so."""
-    cpus = len(os.sched_getaffinity(0))
-    most = max(8, _MOST_PER_CPU * cpus)
-    if jobs > most:
-        _warn_of_limit(jobs, most, cpus)
-    return min(jobs, most)
-
-
-@functools.cache
-def _warn_of_limit(jobs: int, most: int, cpus: int) -> None:
-    warnings.warn(
-        f"{jobs} compiles at once are asked for (ASMTUNE_JOBS): {most} run, "
-        f"since this process has {cpus} CPUs",
-        stacklevel=4,
-    )

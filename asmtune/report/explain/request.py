@@ -67,7 +67,9 @@ def rival_before(text: str | None, chosen: Config, default: Config) -> ComparedC
     if text == DEFAULT:
         return ComparedConfig(default, "the default")
     if "=" not in text:
-        raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor {BEST} nor {DEFAULT}")
+        raise InputError(
+            f"--against: {text!r} is neither NAME=VALUE,... nor one of {BEST}, {DEFAULT}"
+        )
     return ComparedConfig(named_config(text, "--against", chosen), "the one named")
 
 
