@@ -202,11 +202,9 @@ class Tuner:
         A record whose config is not in the space is replaced, as `force` replaces any. Where one
         lacks alternatives, they are timed `beside` its winner, and join it.
         """
-        options = self.options
         lease = self.store.lease(
             request.key,
             request.expected,
-            wait=options.on_busy == "wait",
             force=force,
             on_wait=self.listener.waiting,
         )
@@ -335,6 +333,6 @@ def _tuned(
     if result.record is None:
         raise MeasureError(
             f"{problem.name} is being tuned by another process; "
-            "try again, or wait for it with on_busy='wait'"
+            "try again, or set ASMTUNE_WAIT_S higher"
         )
     return result.record

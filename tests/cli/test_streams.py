@@ -111,17 +111,6 @@ def test_the_terminal_sets_the_width(columns: int, env: dict[str, str], shown_as
     assert "\n".join(lines) + "\n" == wanted
 
 
-@pytest.mark.parametrize("columns", ["", "0", "many"])
-def test_a_pipe_has_no_width(
-    columns: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a pipe nothing is wrapped or left out, unless COLUMNS sets a width."""
-    monkeypatch.setenv("COLUMNS", columns)
-    ran = commands.run("prune-report", str(GOLDEN / "targets.json"))
-    assert "left out" not in ran.out
-    assert max(map(len, ran.out.splitlines())) > 120
-
-
 EVIL = "[red]x[/red] [/] \x1b[31m\x1b]0;t\x07 \u202e\u2066 \x9b1m"
 
 

@@ -27,7 +27,6 @@ from tests.tuning_support import (
     DEFAULT,
     HostMachine,
     add,
-    problem,
     resolved,
     space,
     usual_us,
@@ -126,32 +125,6 @@ def test_wrong_and_raising_functions_lose_with_a_reason(tmp_path: Path) -> None:
     }
     assert "no such layout" in failed["raising"].detail
     assert "short" in failed
-
-
-def test_hooks_run_around_functions_as_around_configs(tmp_path: Path) -> None:
-    """The tuner's hooks see every call; the caller's tensors hold what they held."""
-    around: list[str] = []
-
-    def hooked(*arguments: Any) -> None:
-        around.append("call")
-        vendor(*arguments)
-
-    maker = workshop(
-        tmp_path,
-        HostMachine(us_of(3.0)),
-        "quick",
-        alternatives={"vendor": hooked},
-        pre_hook=lambda _, **__: around.append("pre"),
-        post_hook=lambda _, **__: around.append("post"),
-    )
-    made = problem()
-    record = resolved(maker, space(warps=(4, 8)), made).record
-    assert record is not None
-    assert record.winner.alternative == "vendor"
-    calls = [place for place, what in enumerate(around) if what == "call"]
-    assert len(calls) > 1
-    assert all(around[i - 1 : i + 2] == ["pre", "call", "post"] for i in calls)
-    assert torch.equal(made.arguments["out_ptr"], torch.full((4096,), 7.0))
 
 
 def test_bad_alternatives_are_refused_at_once() -> None:

@@ -209,7 +209,7 @@ def test_leaving_ends_what_is_tuned(
         thread.join(PATIENCE_S)
     assert told.choices == []
     monkeypatch.setattr(Session, "run", run)
-    assert host.resolver(choices={"on_busy": "fallback"}).resolve(miss()).how == "tuned"
+    assert host.resolver().resolve(miss()).how == "tuned"
 
 
 ENDLESS = """

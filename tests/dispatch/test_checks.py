@@ -16,8 +16,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.keys.parts import key_parts
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import (
     check_decorated,
@@ -230,12 +228,3 @@ def test_axes_that_are_no_parameters() -> None:
     check_decorated(add, DecoratorOptions(space=lambda: {"BLOK": [1]}))
     options = {"num_warps": [4], "num_stages": [2], "num_ctas": [1], "maxnreg": [None]}
     check_space(add, Space({"BLOCK": [64], **options}))
-
-
-@pytest.mark.parametrize("key", [["n", "BLOCK"], [pow2("BLOCK")], [lambda n, BLOCK: n // BLOCK]])
-def test_keys_of_axes(key: Any) -> None:
-    """A key that depends on what the configs set is told."""
-    parts = key_parts(key, add.arg_names, "add")
-    with pytest.raises(InputError, match=r"key .* depends on BLOCK, which is an axis of the space"):
-        check_space(add, SPACE, parts)
-    check_space(add, SPACE, key_parts(["n"], add.arg_names))

@@ -21,7 +21,6 @@ import asmtune
 from asmtune.base.errors import CompileError, MissError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -30,7 +29,6 @@ from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
 from asmtune.runtime import options as runtime_options
 from asmtune.runtime import rank_agreement
-from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.rank_agreement import RankAgreement, RankJob
 from asmtune.store.database import Store
@@ -252,36 +250,3 @@ def test_switch_reaches_planned_launches(machine: Imagined) -> None:
     assert launch() == 128
     assert forgotten[-1] is False
     assert len(machine.tuned) == 1
-
-
-@pytest.mark.slow(seconds=2)
-def test_compiled_graphs(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A graph of `torch.compile` launches the config of an earlier launch, else the default.
-
-    PyTorch's compiler does not tell the grid, without which nothing can be predicted.
-    """
-    monkeypatch.setattr(picks, "shipped_target", lambda _: load_target("H200"))
-    n = 1 << 16
-
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out = torch.empty_like(x)
-        kernel[lambda v: (triton.cdiv(n, v["BLOCK"]),)](x, y, out, n)
-        return out
-
-    def decorated() -> Any:
-        axes = {"BLOCK": [16, 64, 1024], "num_warps": [1, 8]}
-        return asmtune.asm_autotune(space=axes, key=["n"])(torch_kernels.add)
-
-    torch.use_deterministic_algorithms(True)
-    kernel = decorated()
-    x = torch.randn(n)
-    graph = {"backend": "aot_eager", "fullgraph": True}
-    torch.testing.assert_close(add(x, x), x + x)
-    torch.testing.assert_close(torch.compile(add, **graph)(x, x), x + x)
-    kernel = decorated()
-    torch.compiler.reset()
-    with pytest.warns(MissWarning, match="launch the key once before it is traced"):
-        torch.testing.assert_close(torch.compile(add, **graph)(x, x), x + x)
-    first, second, third = [(made["BLOCK"], made["num_warps"]) for made in machine.launches]
-    assert first == second != third == (16, 1)
-    assert machine.tuned == []

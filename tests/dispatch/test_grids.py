@@ -80,21 +80,6 @@ def test_an_error_where_no_config_is_left(autotune: Decorator, gpu: HostGpu) -> 
     assert gpu.tuned == 0
 
 
-def test_a_hook_may_make_the_grid(gpu: HostGpu) -> None:
-    """A config whose hook sets what its grid depends on is not refused before the hook has run."""
-    made: dict[str, int] = {}
-
-    def hook(_: dict[str, Any]) -> None:
-        made["programs"] = N
-
-    kernel = asm_autotune(
-        configs(32, 64, pre_hook=hook), ["n"], skip_tuning_below_us=None, effort=EFFORT
-    )(copy)
-    kernel[lambda _: (made["programs"],)](*vectors())
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-    assert set(gpu.seen) == {32, 64}
-
-
 def test_a_large_space_loses_its_configs_without_a_grid(gpu: HostGpu) -> None:
     """Of a space that tile arithmetic ranks, only configs that can be launched are tried."""
     axes = {"BLOCK": [32 << step for step in range(6)], "num_warps": [1, 2, 4, 8, 16]}

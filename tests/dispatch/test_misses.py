@@ -9,14 +9,12 @@ import pytest
 import torch
 
 from asmtune.base.errors import CompileError, MemoryShortError, MissError
-from asmtune.compile import pool
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import LAUNCH_US as LEAST_US
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import MissWarning, Resolver
-from asmtune.runtime.options import DecoratorOptions
+from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
@@ -229,19 +227,6 @@ def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     assert host.machine.timed == []
 
 
-@pytest.mark.slow
-def test_no_new_key_reads_all_records(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search of a new key does not read the records of all others."""
-    with store(host) as opened:
-        opened.save(record(miss(1024), support.DEFAULT))
-
-    def read(*_: Any) -> None:
-        raise AssertionError("all records are read")
-
-    monkeypatch.setattr(Store, "stream", read)
-    assert host.resolver().resolve(miss(4096)).how == "tuned"
-
-
 @pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
@@ -261,8 +246,9 @@ def test_busy_is_not_final(host: Host) -> None:
         opened.save(record(miss(1 << 20), SLOWEST))
     from asmtune.store.safe_store import SafeStore
 
-    shelf = SafeStore(str(host.folder / "store.sqlite"))
-    resolver = host.resolver(choices={"on_busy": "fallback"})
+    shelf = SafeStore(str(host.folder / "store.sqlite"), wait_s=0.0)
+    host.prepared.store = shelf
+    resolver = host.resolver()
     with shelf.lease(at.key, provenance(at.problem, at.space)):
         assert described(resolver.resolve(at)) == ("busy", False, support.DEFAULT)
     assert resolver.resolve(at).how == "tuned"
@@ -362,21 +348,3 @@ def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
         result = raced.resolve(at)
     assert result.record is not None
     assert result.record.winner == support.BEST
-
-
-@pytest.mark.parametrize(("device", "count"), [("NVIDIA H200", 1), ("NVIDIA Unheard Of 9", 0)])
-def test_workers_start_before_what_tunes_is_loaded(
-    device: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first key that no store has starts them, on a device whose code is read; later ones not.
-
-    A program that never tunes opens no tuner, and so starts nothing.
-    """
-    begun: list[Any] = []
-    monkeypatch.setattr(pool, "warm", lambda *given: begun.append(given))
-    resolver = Resolver(DecoratorOptions(space={}))
-    assert begun == []
-    for _ in range(2):
-        resolver.tuner(device)
-    assert len(begun) == count
-    assert all(machine == ("cuda", 90, 32) for machine, *_ in begun)

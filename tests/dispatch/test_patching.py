@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 import types
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -334,32 +332,6 @@ def test_the_innermost_patch_counts(gpu: HostGpu, monkeypatch: pytest.MonkeyPatc
         assert gpu.tuned == 2
         assert len(outer) == 2
     assert runs[0] is not outer
-    assert kernel.cache is earlier
-
-
-def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
-    """Of two threads' patches the one that ends first takes nothing from the other."""
-    before = state_of_triton()
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    earlier = kernel.cache
-    entered, leave = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with patch(skip_tuning_below_us=None, effort=EFFORT):
-            entered.set()
-            assert leave.wait(60)
-
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(other)
-        assert entered.wait(60)
-        with patch(skip_tuning_below_us=None, effort=EFFORT):
-            kernel[(8,)](*vectors())
-            leave.set()
-            done.result(60)
-            assert vars(Autotuner)["run"] is not before[-2]
-            kernel[(8,)](*vectors(64))
-        assert gpu.tuned == 2
-    assert state_of_triton() == before
     assert kernel.cache is earlier
 
 

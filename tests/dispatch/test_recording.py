@@ -161,20 +161,6 @@ def test_rules_of_the_run_count_when_its_keys_are_tuned(
     assert gpu.tuned == 2
 
 
-def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, path: Path) -> None:
-    """A key that PyTorch's compiler describes is warned of once, and recorded when launched."""
-    recorder = KeyRecorder(path)
-    with patch(skip_tuning_below_us=None, effort=EFFORT), recording(recorder.launched):
-        kernel = convert(served.copies.fn, {"skip_tuning_below_us": None, "effort": EFFORT})
-        traced = {name: torch.empty(64, device="meta") for name in ("x_ptr", "out_ptr")}
-        with pytest.warns(RecordWarning, match="torch.compile traced it, which tells no grid"):
-            kernel._chooser.look_up({}, {**traced, "n": 64})
-        kernel._chooser.look_up({}, {**traced, "n": 64})
-        assert read_keys(path) == ()
-        launch(served, 64)
-    assert [key.shape for key in read_keys(path)] == [{"n": 64}]
-
-
 def test_a_grid_that_raises_for_some_configs(recorded: RecordedKey) -> None:
     """A grid that raises for some configs is kept for the others; for all, nothing is recorded."""
     tuner = load_kernel(recorded)

@@ -81,17 +81,6 @@ def test_an_unknown_key_is_told_and_not_tuned(machine: Imagined) -> None:
     assert {made["BLOCK"] for made in machine.launches} == {32}
 
 
-def test_a_graph_keeps_its_config(machine: Imagined) -> None:
-    """What is tuned after tracing changes no graph: its grid was computed for its config."""
-    kernel = decorated()
-    graph = compiled(kernel, dynamic=False)
-    with pytest.warns(UntunedWarning):
-        check(graph, 1000)
-    check(adder(kernel), 1000)
-    check(graph, 1000)
-    assert [made["BLOCK"] for made in machine.launches] == [64, 128, 64]
-
-
 def test_dynamic_sizes_compile_once(machine: Imagined) -> None:
     """A dynamic size goes by its first value's config and is no reason to compile again."""
     kernel = decorated()
@@ -196,24 +185,3 @@ def test_a_patched_program(machine: Imagined, restored: bool) -> None:
         assert told == (1 if restored else 0)
         check(compiled(kernel), 1000)
     assert len(machine.tuned) == 1
-
-
-@pytest.mark.filterwarnings("ignore::asmtune.runtime.events.UntunedWarning")
-def test_the_users_pruning_is_asked(machine: Imagined) -> None:
-    """Functions of `prune_configs_by` see a traced launch as they see any other."""
-    asked: list[tuple[int, dict[str, Any]]] = []
-
-    def prune(configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
-        asked.append((named_args["n"], kwargs))
-        return [config for config in configs if config.kwargs["BLOCK"] <= named_args["n"]]
-
-    kernel = asm_autotune(
-        LIST[::-1], ["n"], prune_configs_by={"early_config_prune": prune}, skip_tuning_below_us=None
-    )(torch_kernels.add)
-    assert configs_traced(kernel, 100) == [{"BLOCK": 32}]
-    check(adder(kernel), 1000)
-    torch.compiler.reset()
-    assert configs_traced(kernel, 1000) == [{"BLOCK": 128}]
-    assert {n for n, _ in asked} == {100, 1000}
-    assert all(not given for _, given in asked)
-    assert machine.tuned[0].shape == {"n": 1000}

@@ -22,10 +22,8 @@ from asmtune.runtime.launch.planning import (
     TritonLaunch,
     backend,
     entry_widths,
-    native,
     plan_of,
     plan_of_alternative,
-    tensor_backend,
 )
 from asmtune.triton_api.compiler import Toolchain
 from asmtune.triton_api.launching import hook_lists
@@ -97,17 +95,6 @@ def test_amd_kernels_go_to_triton(arch: str) -> None:
     assert plan is not None
     assert (plan.function, plan.slots) == (0, ())
     assert plan.relay is kernel.run
-
-
-def test_an_amd_gpu_needs_no_cuda_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ROCm nothing of CUDA is loaded, and no call is prepared."""
-    monkeypatch.setattr(torch.version, "hip", "6.4")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    opened: list[str] = []
-    monkeypatch.setattr(planning, "_built", lambda: SimpleNamespace(open_driver=opened.append))
-    assert native.__wrapped__() is not plain
-    assert tensor_backend.__wrapped__() is None
-    assert opened == []
 
 
 @pytest.mark.parametrize("wanted", ["auto", "python"])

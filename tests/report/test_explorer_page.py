@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,33 +80,6 @@ def test_search(
     wanted = {str(v.rank) for v in gemm[0].verdicts if test(v)}
     assert set(here.column("rank")) == wanted
     assert here.shown() == f"{len(wanted)} of 8 configs"
-
-
-def test_a_search_that_means_nothing(gemm_page: Path, opened: Opener) -> None:
-    """A column that is not there is named, and the rows stay as they were."""
-    here = opened(gemm_page)
-    here.page.fill("#search", "BLOCK_Q=3")
-    here.page.wait_for_selector("#search-error:has-text('no column \"BLOCK_Q\"')")
-    assert len(here.rows()) == 8
-    again = opened(gemm_page, here.page.evaluate("location.hash"))
-    assert len(again.rows()) == 8
-    here.page.fill("#search", "regs<many")
-    here.page.wait_for_selector("#search-error:has-text('\"many\" is no number')")
-
-
-def test_export(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
-    """The shown rows and columns are saved as CSV, in the table's order."""
-    here = opened(gemm_page, "#query=BLOCK_K%3D64&sort=-regs_per_thread")
-    with here.page.expect_download() as download:
-        here.page.click("#export")
-    assert download.value.suggested_filename == "tiled_matmul-H200.csv"
-    rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
-    verdicts = {v.rank: v for v in gemm[0].verdicts if v.config.kwargs["BLOCK_K"] == 64}
-    assert {int(row["rank"]) for row in rows} == verdicts.keys()
-    registers = [int(row["regs_per_thread"]) for row in rows]
-    assert registers == sorted(registers, reverse=True)
-    for row in rows:
-        assert float(row["predicted_us"]) == verdicts[int(row["rank"])].predicted_us
 
 
 def test_the_link_restores_the_view(gemm_page: Path, opened: Opener) -> None:

@@ -74,16 +74,6 @@ def test_below_sixty_columns(name: str, width: int) -> None:
     assert f"{first.predicted_us:.1f}" in text
 
 
-def test_headings_take_a_line_a_word() -> None:
-    """Where the columns do not fit otherwise, headings are broken at spaces and below bars."""
-    table = plain_table("", ("BLOCK_M", "num_warps", "shared KiB", "us"), left=0)
-    table.add_row("128", "8", "96", "3.25")
-    assert rendered(table, 200).splitlines()[0].split(" ┃ ")[1] == "num_warps"
-    rows = [line.split("┃") for line in rendered(table, 32).splitlines()[:2]]
-    words = [[cell.strip() for cell in row] for row in rows]
-    assert words == [["BLOCK_", "num_", "shared", ""], ["M", "warps", "KiB", "us"]]
-
-
 def test_columns_leave_by_importance() -> None:
     """The first of the spare columns leaves first, and the table says which and what shows all."""
     table = plain_table("", ("name", "least", "more", "us"), spare=("least", "more"))

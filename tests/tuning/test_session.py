@@ -16,7 +16,6 @@ from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile import pool
 from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
-from asmtune.compile.worker import Job, make_sketch
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
@@ -28,7 +27,6 @@ from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.rounds import SketchRounds
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.triton_api.compiler import Toolchain
 from asmtune.tuning import background_compiler, initial_state
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer, FinalDecision, decide
@@ -173,25 +171,6 @@ def test_a_batch_is_compiled_while_others_are_sketched(
     assert run(2) == one
     assert moments[:2] == ["sketch", "assembly"]
     assert moments.count("sketch") == 3
-
-
-def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A longer list is sketched once for all shapes of equal specialisation."""
-    tuner, listed = workshop(tmp_path, HostMachine()), space(flaws=(0, 1))
-    resolved(tuner, listed, problem(4096))
-    count = len(tuner.funnel.sketches)
-    assert count >= 40
-    monkeypatch.setattr(Toolchain, "front_end", lambda *_: pytest.fail("it is lowered again"))
-    call = Sandbox.call
-
-    def called(sandbox: Sandbox, function: Any, *given: Any, **how: Any) -> Any:
-        jobs = [one for one in given if isinstance(one, Job)]
-        assert all(job.make is not make_sketch for job in jobs), "it is sketched again"
-        return call(sandbox, function, *given, **how)
-
-    monkeypatch.setattr(Sandbox, "call", called)
-    assert resolved(tuner, listed, problem(8192)).outcome == "tuned"
-    assert len(tuner.funnel.sketches) == count
 
 
 def test_bits_equal_to_the_default(tmp_path: Path) -> None:
