@@ -84,8 +84,6 @@ MISUSES: dict[str, tuple[list[Callable[[], Any]], str]] = {
     "problems": (
         [
             lambda: asmtune.tune(add, SPACE),
-            lambda: asmtune.tune(problems=[problem, add], space=SPACE),
-            lambda: asmtune.tune(problems=endless(), space=SPACE),
             lambda: asmtune.tune(problem),
             lambda: asmtune.tune(problem, "BLOCK"),
             lambda: asmtune.prune_report(add),
