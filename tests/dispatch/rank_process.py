@@ -26,7 +26,6 @@ import torch.distributed as dist
 import triton
 
 from asmtune import asm_autotune
-from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
@@ -43,10 +42,10 @@ def hooked(_: Any) -> None:
 SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
 
 
-def matter(job: RankJob, name: str, device: str = "NVIDIA H200") -> RankAgreement:
+def matter(job: RankJob, name: str) -> RankAgreement:
     """Give what a scene agrees on."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
-    key = TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device)
+    key = TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, "NVIDIA H200")
     return RankAgreement(job, key, made_with, lambda: SPACE)
 
 
@@ -62,9 +61,7 @@ class Player:
         self.tuned: list[str] = []
         self.own = SPACE[rank]
 
-    def play(
-        self, name: str, *, work: Callable[[], None] = lambda: None, device: str = "NVIDIA H200"
-    ) -> dict[str, Any]:
+    def play(self, name: str, *, work: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Agree on a config; a rank that resolves the key works first."""
 
         def resolve() -> Config:
@@ -74,7 +71,7 @@ class Player:
 
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            config = matter(self.job, name, device).agree(resolve)
+            config = matter(self.job, name).agree(resolve)
         return {
             "config": str(config),
             "hook": config.pre_hook is hooked,
@@ -85,48 +82,14 @@ class Player:
 
 def peaceful(player: Player) -> dict[str, Any]:
     """Scenes in which nobody dies, one after the other, all ranks together."""
-    rank, found = player.rank, {}
-    found["at once"] = player.play("at once", work=lambda: time.sleep(0.5))
+    found = {"at once": player.play("at once", work=lambda: time.sleep(0.5))}
     dist.barrier()
-    if rank != 1:
+    if player.rank != 1:
         found["never met"] = player.play("never met")
-    dist.barrier()
-    found["devices"] = player.play("devices", device="NVIDIA H100" if rank == 2 else "NVIDIA H200")
-    dist.barrier()
-    found["slow"] = player.play("slow", work=lambda: time.sleep(0 if rank == 2 else 1))
-    dist.barrier()
-    found["capped"] = capped(player)
-    dist.barrier()
-    found["failing"] = failing(player)
     dist.barrier()
     found["launched"] = launched(player, Path(os.environ["ASMTUNE_CACHE_DIR"]))
     dist.barrier()
     return found
-
-
-def capped(player: Player) -> dict[str, Any]:
-    """Play a scene in which rank 0 chose a config of the space with a derived cap."""
-    if player.rank == 0:
-        player.own = SPACE[0].with_cap(96)
-        found = player.play("capped")
-    dist.barrier()
-    return found if player.rank == 0 else player.play("capped")
-
-
-def failing(player: Player) -> dict[str, Any]:
-    """Rank 0 comes first, and cannot tune."""
-
-    def work() -> None:
-        raise MeasureError("nothing could be launched")
-
-    found = {}
-    if player.rank == 0:
-        try:
-            found = player.play("failing", work=work)
-        except MeasureError as error:
-            found = {"error": str(error)}
-    dist.barrier()
-    return found if player.rank == 0 else player.play("failing")
 
 
 def launched(player: Player, folder: Path) -> dict[str, Any]:

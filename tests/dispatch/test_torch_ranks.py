@@ -29,9 +29,9 @@ ROOT = Path(__file__).parents[2]
 FIRST, SECOND = Config({"BLOCK": 64}), Config({"BLOCK": 32})
 
 
-def matter(store: Any, rank: int, n: int = 8) -> RankAgreement:
+def matter(store: Any, rank: int, n: int = 8, gpu: str = "NVIDIA H200") -> RankAgreement:
     """What a rank agrees on with others."""
-    key = TuneKey("m.add", {"n": n}, {"x": "fp16"}, "NVIDIA H200")
+    key = TuneKey("m.add", {"n": n}, {"x": "fp16"}, gpu)
     made = Provenance("source", "space", "3", "2", "0", "1", "now")
     return RankAgreement(RankJob(store, rank), key, made, lambda: [FIRST, SECOND])
 
@@ -71,7 +71,6 @@ def test_all_ranks_use_the_config_that_is_published_first(peaceful: list[dict[st
     found = [rank["at once"] for rank in peaceful]
     assert len({made["config"] for made in found}) == 1
     assert all(made["hook"] and not made["warnings"] for made in found)
-    assert {rank["slow"]["config"] for rank in peaceful} == {"BLOCK=64 num_warps=4 num_stages=3"}
 
 
 @pytest.mark.slow
@@ -80,29 +79,6 @@ def test_a_rank_that_never_meets_the_key_holds_nobody_up(peaceful: list[dict[str
     assert "never met" not in peaceful[1]
     assert peaceful[0]["never met"]["config"] == peaceful[2]["never met"]["config"]
     assert not peaceful[0]["never met"]["warnings"]
-
-
-@pytest.mark.slow
-def test_other_gpus_are_other_keys(peaceful: list[dict[str, Any]]) -> None:
-    """Ranks on another kind of GPU agree among themselves."""
-    configs = [rank["devices"]["config"] for rank in peaceful]
-    assert configs[0] == configs[1] != configs[2]
-    assert peaceful[2]["devices"]["tuned"]
-
-
-@pytest.mark.slow
-def test_a_derived_cap_travels_and_keeps_the_hook(peaceful: list[dict[str, Any]]) -> None:
-    """A config that is of the space but for its cap is told whole and gets the space's hook."""
-    found = [rank["capped"] for rank in peaceful]
-    assert all(made["config"].endswith("maxnreg=96") and made["hook"] for made in found)
-
-
-@pytest.mark.slow
-def test_an_error_stays_in_its_rank(peaceful: list[dict[str, Any]]) -> None:
-    """Where a rank cannot tune, the others agree all the same."""
-    found = [rank["failing"] for rank in peaceful]
-    assert found[0] == {"error": "nothing could be launched"}
-    assert found[1]["config"] == found[2]["config"]
 
 
 @pytest.mark.slow
@@ -157,6 +133,7 @@ def test_every_store_of_pytorch_serves(kind: str, tmp_path: Path) -> None:
         return SECOND
 
     assert matter(store, 0, n=9).agree(lambda: SECOND) is SECOND
+    assert matter(store, 0, n=9, gpu="NVIDIA H100").agree(lambda: FIRST) is FIRST
     ranks = [matter(store, rank, n=10) for rank in range(2)]
     assert ranks[0].agree(late) is FIRST
 
@@ -177,6 +154,9 @@ def test_configs_survive_being_told() -> None:
     assert decode_config(encode_config(odd), [plain, odd]) is odd
     assert decode_config(encode_config(plain), [plain]) == plain
     assert decode_config(encode_config(replaced), [Config({"BLOCK": 64}), replaced]) is replaced
+    hooked = Config({"BLOCK": 64}, pre_hook=print)
+    capped = decode_config(encode_config(FIRST.with_cap(96)), [hooked])
+    assert (capped.maxnreg, capped.pre_hook) == (96, print)
     named = odd.with_alternative("vendor")
     assert decode_config(encode_config(named), [plain, odd]) == named
     for foreign in (encode_config(replaced), encode_config(plain), "{", "[1]", "[" * 100_000):
