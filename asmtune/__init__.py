@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from asmtune.core.space.space import Space as Space
     from asmtune.measure.accuracy import Bound as Bound
     from asmtune.runtime.call_trace import keep_alive as keep_alive
-    from asmtune.runtime.config_pruner import pruner as pruner
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.offline.pruning import prune_report as prune_report
+    from asmtune.runtime.offline.pruning import pruner as pruner
     from asmtune.runtime.options import deterministic as deterministic
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.runtime.replay_calls import replay_calls as replay_calls
@@ -51,7 +51,7 @@ _HOMES = {
     "pow2": "asmtune.core.keys.buckets",
     "replay_calls": "asmtune.runtime.replay_calls",
     "prune_report": "asmtune.runtime.offline.pruning",
-    "pruner": "asmtune.runtime.config_pruner",
+    "pruner": "asmtune.runtime.offline.pruning",
     "roofline": "asmtune.workshop.roofline.api",
     "tune": "asmtune.tuning.tuner",
 }

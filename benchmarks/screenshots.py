@@ -1,9 +1,9 @@
-"""Pictures of the explorer in docs/images, from a real report with recorded timings.
+"""Pictures of the explorer in docs/images, from a real report.
 
     python -m benchmarks.screenshots [--folder docs/images]
 
 Needs Chromium and no GPU. The report is of the int8 GEMM for an H200, compiled here (some two
-minutes on 2 cores with empty caches), beside the times in results/h200_families.json.gz.
+minutes on 2 cores with empty caches).
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import LaunchKey, read_timings, with_timings
-from benchmarks.harness import RESULTS
+from asmtune.report.page import report_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 KERNEL = ROOT / "benchmarks" / "corpus" / "families" / "matmul_int8.py"
 SHAPE = {"M": 4096, "N": 4096, "K": 4096}
-TIMINGS = RESULTS / "h200_families.json.gz"
 SIZES = {"desktop": {"width": 1320, "height": 820}, "phone": {"width": 390, "height": 844}}
 MOST_BYTES = 400_000
 
@@ -57,10 +54,7 @@ def page_text() -> str:
     settings = Settings.from_environment()
     problem = module.problem(SHAPE, "i8", "meta")
     funnel = Funnel(target, make_scorer("roofline"), settings, Keep.default("roofline"))
-    report = funnel.prune(problem, module.space())
-    timings = read_timings(str(TIMINGS), RESULTS)
-    timings.check([LaunchKey(report.kernel, report.shape, report.dtypes, report.target)])
-    return report_html(with_timings([report], timings))
+    return report_html([funnel.prune(problem, module.space())])
 
 
 def opened(browser: Browser, path: Path, **options: Any) -> Page:

@@ -94,18 +94,15 @@ def expected(what: str, where: str, value: Any) -> InputError:
     return fault(where, f"expected {what}, got {shown(value)}")
 
 
-def fields_of(
-    value: Any, where: str, required: Iterable[str], optional: Iterable[str] = ()
-) -> Mapping[str, Any]:
-    """Check for an object with all required fields and none besides them and the optional."""
+def fields_of(value: Any, where: str, required: Iterable[str]) -> Mapping[str, Any]:
+    """Check for an object with all required fields and no others."""
     if not isinstance(value, Mapping):
         raise expected("an object", where, value)
     required = tuple(required)
     for name in required:
         if name not in value:
             raise fault(where, f"field {name!r} is missing")
-    known = (*required, *optional)
-    unknown = [name for name in value if name not in known]
+    unknown = [name for name in value if name not in required]
     if unknown:
         raise fault(where, f"unknown field {shown(unknown[0])}")
     return value

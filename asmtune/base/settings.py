@@ -7,7 +7,7 @@
 | ASMTUNE_TARGETS | folder of your own descriptors of devices | targets in that folder |
 | ASMTUNE_WAIT_S | seconds to wait for a process that tunes the same key; 0 does not wait | 600 |
 | ASMTUNE_ARTIFACTS_MB | size limit of the artifacts, in MiB | 2048 |
-| ASMTUNE_JOBS | compiles at once | one per CPU |
+| ASMTUNE_JOBS | compiles at once; at most four a CPU, or eight | one per CPU |
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
 | ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
@@ -110,10 +110,11 @@ class Settings:
             InputError: a variable has an invalid value, or one of `environ` names a cache folder
                 that others may write; names it.
         """
-        env = os.environ if environ is None else environ
+        env, cpus = os.environ if environ is None else environ, len(os.sched_getaffinity(0))
         for name in env:
             if name.startswith("ASMTUNE_") and name not in KNOWN:
                 _warn_unknown(name)
+        jobs = int(_number(env, "ASMTUNE_JOBS", cpus, _MOST_JOBS, "whole"))
         return cls(
             cache_dir=_cache_folder(
                 env.get("ASMTUNE_CACHE_DIR", ""), is_strict=environ is not None
@@ -122,9 +123,8 @@ class Settings:
             targets=env.get("ASMTUNE_TARGETS", ""),
             wait_s=_number(env, "ASMTUNE_WAIT_S", 600, _MOST_SECONDS, "of 0 or more"),
             artifacts_bytes=int(_number(env, "ASMTUNE_ARTIFACTS_MB", 2048, _MOST_MIB) * _MIB),
-            jobs=int(
-                _number(env, "ASMTUNE_JOBS", len(os.sched_getaffinity(0)), _MOST_JOBS, "whole")
-            ),
+            # A setting that many machines share must not overwhelm the small ones.
+            jobs=min(jobs, max(8, 4 * cpus)),
             compile_timeout_s=_number(env, "ASMTUNE_COMPILE_TIMEOUT_S", 30, _MOST_SECONDS),
             compile_memory_bytes=int(
                 _number(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, _MOST_MIB) * _MIB

@@ -71,8 +71,8 @@ def explain(
     against: Annotated[
         str | None,
         typer.Option(
-            help="Another config: best, default, stored, or BLOCK_M=64,..., where what is left "
-            "out is the explained one's. Without it: the stored winner, else the best."
+            help="Another config: best, default, or BLOCK_M=64,..., where what is left out is the "
+            "explained one's. Without it: the best."
         ),
     ] = None,
     code: Annotated[

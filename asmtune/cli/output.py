@@ -61,9 +61,9 @@ def _escaped(text: str) -> str:
     return re.sub(r"[^\n\t]+", lambda run: printable(run[0]), text)
 
 
-def print_line(text: str, *, err: bool = False, end: str = "\n") -> None:
+def print_line(text: str, *, err: bool = False) -> None:
     """Print a line to stdout or stderr, with its control codes escaped."""
-    print(_escaped(text), file=sys.stderr if err else sys.stdout, end=end)
+    print(_escaped(text), file=sys.stderr if err else sys.stdout)
 
 
 def write_note(renderable: object) -> None:

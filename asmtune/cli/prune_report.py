@@ -37,7 +37,6 @@ from asmtune.report.documents import (
     report_json,
     triton_configs,
 )
-from asmtune.report.explorer.timings import measured_times, with_timings
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
@@ -70,15 +69,6 @@ CompileOption = Annotated[
     ),
 ]
 Tiles = Annotated[bool, typer.Option("--search-held-tiles", help="Search held tile axes as well.")]
-TimingsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--timings",
-        help="Measured times to show: a run, store, or a file of an export or of recordings.",
-    ),
-]
-
-
 StoredOption = Annotated[
     str | None,
     typer.Option(
@@ -122,7 +112,6 @@ def prune_report(
     tiles: Tiles = False,
     format: FormatOption = ReportFormat.TEXT,  # noqa: A002
     output: Output = None,
-    timings: TimingsOption = None,
     stored: StoredOption = None,
     check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
@@ -147,10 +136,8 @@ def prune_report(
         names = ", ".join(kernel_names())
         raise InputError(f"Missing argument 'KERNEL': a file, file.py:function, or one of {names}")
     if kernel.endswith(".json"):
-        _refuse_options(context, ("kernel", "format", "output", "timings", "check"), kernel)
-        reports = read_reports(Path(kernel))
-        reports = with_timings(reports, measured_times(timings, reports, ()))
-        made, failed = _by_launch(reports), False
+        _refuse_options(context, ("kernel", "format", "output", "check"), kernel)
+        made, failed = _by_launch(read_reports(Path(kernel))), False
     else:
         _check_targets(target)
         PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
@@ -159,7 +146,7 @@ def prune_report(
         )
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
         choices["search_held_tiles"] = tiles
-        made, failed = _made(_grouped(arguments, target), choices, timings, stored)
+        made, failed = _made(_grouped(arguments, target), choices, stored)
     write_result(_rendered(made, format), output)
     listed = [report for reports in made for report in reports]
     problems = [finding for report in listed for finding in findings(report)] if check else []
@@ -198,28 +185,27 @@ def _grouped(arguments: KernelArguments, targets: Sequence[str]) -> list[dict[st
 def _made(
     groups: list[dict[str, LoadedKernel]],
     choices: Mapping[str, Any],
-    timings: str | None,
     stored: str | None,
 ) -> tuple[list[list[PruneReport]], bool]:
     """Make the reports of each launch, one a target; return also whether a target has none.
 
     Raises:
-        InputError: timings or a record were named, and there are several launches.
+        InputError: a record was named, and there are several launches.
     """
-    if len(groups) > 1 and (timings or stored):
+    if len(groups) > 1 and stored:
         names = ", ".join(next(iter(group.values())).problem.name for group in groups)
-        raise InputError(f"--timings and --stored are for one launch; name a --kernel of {names}")
+        raise InputError(f"--stored is for one launch; name a --kernel of {names}")
     made, failed = [], False
     for group in groups:
         loaded = next(iter(group.values()))
-        measured = measured_times(timings, loaded, [*group])
         config, stored_notes = _stored(stored, loaded) if stored is not None else (None, ())
         reports = make_reports(group, {**choices, "stored": config})
-        noted = [
-            replace(report, notes=(*report.notes, *stored_notes, *group[name].notes))
-            for name, report in reports.items()
-        ]
-        made.append(with_timings(noted, measured))
+        made.append(
+            [
+                replace(report, notes=(*report.notes, *stored_notes, *group[name].notes))
+                for name, report in reports.items()
+            ]
+        )
         failed |= len(reports) < len(group)
     return made, failed
 
@@ -313,7 +299,7 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
         InputError: a page is asked for, and there are several launches.
     """
     # They load what reads assembly, which takes longer than to refuse an argument may.
-    from asmtune.report.explorer.page import report_html
+    from asmtune.report.page import report_html
     from asmtune.report.tables import prune_table
 
     every = [report for reports in made for report in reports]

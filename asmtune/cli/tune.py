@@ -173,8 +173,7 @@ def _recorded_plan(path: Path, kernel: str | None, options: TuneOptions) -> _Pla
 
 
 def _host_plan(asked: KernelArguments, options: TuneOptions, ranked_by: Target | None) -> _Plan:
-    from asmtune.runtime.offline.host_tuning import HostLaunches
-    from asmtune.runtime.offline.tuning_queue import target_here
+    from asmtune.runtime.offline.tuning_queue import HostLaunches, target_here
 
     launches = asked.load(ranked_by or target_here())
     queue = HostLaunches(launches, bool(asked.axes or asked.space))

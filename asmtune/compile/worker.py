@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import os
 import queue
 import threading
-import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -209,8 +207,6 @@ def start_compiler(
 Stop = threading.Event
 """Set when nobody waits any more for a task."""
 
-_MOST_PER_CPU: Final = 4
-
 
 class Workers:
     """Runs tasks in threads.
@@ -219,11 +215,11 @@ class Workers:
         jobs: tasks at once.
 
     Attributes:
-        jobs: how many tasks run at once: no more than a few times the CPUs.
+        jobs: how many tasks run at once.
     """
 
     def __init__(self, jobs: int) -> None:
-        self.jobs = _limited(jobs)
+        self.jobs = jobs
         self._stops: set[Stop] = set()
 
     def unordered(
@@ -240,8 +236,7 @@ class Workers:
         Raises:
             Exception: whatever `work` or `tasks` raises.
         """
-        stop, begin, turn = Stop(), carried(), threading.Lock()
-        results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        stop, turn, results = Stop(), threading.Lock(), queue.SimpleQueue[Any]()
         self._stops.add(stop)
 
         def draw() -> Any:
@@ -249,24 +244,19 @@ class Workers:
                 return _NONE if stop.is_set() else next(tasks, _NONE)
 
         def run() -> None:
-            with _Reported(results, stop):
-                begin()
+            with contextlib.suppress(JobCancelledError):
                 while (task := draw()) is not _NONE:
                     results.put(work(task, stop))
 
-        threads = [
-            threading.Thread(target=run, name=f"asmtune-compile-{number}", daemon=True)
-            for number in range(self.jobs)
-        ]
-        try:
-            for thread in threads:
-                thread.start()
-            yield from _collected(results, len(threads), stop)
-        finally:
-            stop.set()
-            self._stops.discard(stop)
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(self.jobs, "asmtune-compile", carried()) as threads:
+            try:
+                running = [threads.submit(run) for _ in range(self.jobs)]
+                for thread in running:
+                    thread.add_done_callback(results.put)
+                yield from _collected(results, self.jobs, stop)
+            finally:
+                stop.set()
+                self._stops.discard(stop)
 
     def stop(self) -> None:
         """End the iterators of other threads; uses that begin later run."""
@@ -278,59 +268,17 @@ _NONE: Final = object()
 """Stands for a task where none is left."""
 
 
-class _Ended:
-    """Says that a thread has ended, and what it has raised."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
-
-
-class _Reported:
-    """Reports the end of a thread to who collects, and what it has raised."""
-
-    def __init__(self, results: queue.SimpleQueue[Any], stop: Stop) -> None:
-        self._results, self._stop = results, stop
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        """Put what was raised among the results, but for the word that nobody waits."""
-        if isinstance(error, JobCancelledError):
-            error = None
-        elif error is not None:
-            self._stop.set()
-        self._results.put(_Ended(error))
-        return True
-
-
 def _collected(results: queue.SimpleQueue[Any], threads: int, stop: Stop) -> Iterator[Any]:
-    """Yield results until all threads have ended; raise what one has raised."""
-    error: BaseException | None = None
+    """Yield results until all threads have ended; raise what the first that failed has raised."""
+    failed: Future[None] | None = None
     while threads:
         result = results.get()
-        if isinstance(result, _Ended):
+        if isinstance(result, Future):
             threads -= 1
-            error = error or result.error
+            if failed is None and result.exception() is not None:
+                stop.set()
+                failed = result
         elif not stop.is_set():
             yield result
-    if error is not None:
-        raise error
-
-
-def _limited(jobs: int) -> int:
-    """Limit how many compile at once on this machine, and say so."""
-    cpus = len(os.sched_getaffinity(0))
-    most = max(8, _MOST_PER_CPU * cpus)
-    if jobs > most:
-        _warn_of_limit(jobs, most, cpus)
-    return min(jobs, most)
-
-
-@functools.cache
-def _warn_of_limit(jobs: int, most: int, cpus: int) -> None:
-    warnings.warn(
-        f"{jobs} compiles at once are asked for (ASMTUNE_JOBS): {most} run, "
-        f"since this process has {cpus} CPUs",
-        stacklevel=4,
-    )
+    if failed is not None:
+        failed.result()

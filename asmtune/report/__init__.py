@@ -12,5 +12,5 @@ tuning        results of `asmtune tune`, and its progress
 progress      a progress bar on stderr
 code          PTX, SASS and AMDGCN line by line
 explain/      one config: verdict, comparison, code
-explorer/     prune reports as one HTML page
+page          prune reports as one HTML page, of what is in static/
 """

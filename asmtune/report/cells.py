@@ -246,13 +246,12 @@ def share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def changes(old: Config, new: Config, among: Iterable[str] | None = None) -> str:
+def changes(old: Config, new: Config) -> str:
     """Format where two configs differ: `BLOCK 64 -> 256, num_warps 2 -> 4`."""
     before, after = old.to_dict(), new.to_dict()
-    names = dict.fromkeys((*before, *after)) if among is None else among
     changed = (
         f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
-        for name in names
+        for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     )
     return printable(", ".join(changed))

@@ -1,13 +1,9 @@
-"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader.
-
-How often a class of PTX or AMDGCN runs is the weight that the features use.
-"""
+"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -59,20 +55,6 @@ class CodeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassCount:
-    """Instructions of one class, with those of functions that the kernel calls.
-
-    They are counted in the text, in the hottest loop, and as executed by one thread of one
-    program; the last is None of SASS, whose loops ptxas has unrolled and split.
-    """
-
-    kind: OpClass
-    instructions: int
-    hot: int
-    executed: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class HotLoop:
     """The loop where the work is; its depth counts itself, its trips in a program are the PTX's."""
 
@@ -88,7 +70,6 @@ class CodeView:
     Attributes:
         kernel: name of the entry.
         files: paths of source files, as the compiler got them, by index.
-        classes: one a class that occurs, most executed first.
         hot: None where the kernel has no loop.
         notes: caveats for the reader.
     """
@@ -97,7 +78,6 @@ class CodeView:
     kernel: str
     lines: tuple[CodeLine, ...]
     files: Mapping[int, str]
-    classes: tuple[ClassCount, ...]
     hot: HotLoop | None
     notes: tuple[str, ...]
 
@@ -121,7 +101,6 @@ def _view(
     loop = hottest_loop(entry, class_of, times)
     hot = [entry.body(block) for block in loop.blocks] if loop else []
     lines = tuple(_lines(language, text, listing, {i.line for body in hot for i in body}))
-    in_loop = Counter(class_of(item.opcode) for body in hot for item in body)
     shown = None
     if loop is not None:
         trips = None if times is None else times[entry.loops.index(loop)]
@@ -131,31 +110,9 @@ def _view(
         kernel=entry.name,
         lines=lines,
         files=listing.files,
-        classes=_classes(entry, class_of, in_loop, times),
         hot=shown,
         notes=() if any(line.source for line in lines) else (NO_SOURCES,),
     )
-
-
-def _classes(
-    entry: AsmFunction,
-    class_of: Callable[[str], OpClass],
-    hot: Mapping[OpClass, int],
-    times: Sequence[float] | None,
-) -> tuple[ClassCount, ...]:
-    instructions: Counter[OpClass] = Counter()
-    executed: dict[OpClass, float] = {}
-    for item in entry.instructions:
-        kind = class_of(item.opcode)
-        loop = entry.innermost_loops[entry.block_of(item.index)]
-        instructions[kind] += 1
-        runs = 1.0 if loop is None or times is None else times[loop]
-        executed[kind] = executed.get(kind, 0.0) + runs
-    counts = [
-        ClassCount(kind, count, hot.get(kind, 0), None if times is None else executed[kind])
-        for kind, count in instructions.items()
-    ]
-    return tuple(sorted(counts, key=lambda count: (-executed[count.kind], count.kind)))
 
 
 def _lines(language: Language, text: str, listing: Listing, hot: set[int]) -> Iterator[CodeLine]:

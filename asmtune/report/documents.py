@@ -186,12 +186,6 @@ def _report(value: Any, where: str) -> PruneReport:
     if isinstance(value, dict):
         for derived in ("counts", "dropped", "stored"):  # `PruneReport` derives them again
             value.pop(derived, None)
-        for selection in (value.get("selection"), value.get("compiled")):
-            if isinstance(selection, dict):
-                selection.pop("unlike", None)  # reports of older versions have it
-        for verdict in value.get("verdicts") or ():
-            if isinstance(verdict, dict):
-                verdict.setdefault("points", None)  # those of older versions lack it
     return _CODEC.read(PruneReport, value, where)
 
 

@@ -22,7 +22,6 @@ from asmtune.report.cells import (
     one_line,
     plain_table,
     rows_table,
-    share,
     words,
 )
 
@@ -48,14 +47,7 @@ COLUMNS: Final = (
 )
 """Features that the table of kept configs and the page show, the most important first."""
 
-TIMES: Final = (
-    Column("pred us", "predicted_us", _known, meaning="Microseconds by the roofline."),
-    Column("meas us", "measured_us", number, meaning="Median microseconds, as they were timed."),
-    Column("p90 us", "measured_p90_us", number, meaning="90th percentile of all samples."),
-    Column("p99 us", "measured_p99_us", number, meaning="99th percentile of all samples."),
-    Column("RSD", "measured_rsd", share, meaning="Relative standard deviation of all samples."),
-)
-"""The predicted time, and what is known of measured ones."""
+TIME: Final = Column("pred us", "predicted_us", _known, meaning="Microseconds by the roofline.")
 
 
 def prune_table(reports: Sequence[PruneReport]) -> Group:
@@ -183,11 +175,10 @@ def _kept_table(report: PruneReport, among: Sequence[PruneReport]) -> ReportTabl
     axes = varying([verdict.config for one in among for verdict in one.verdicts])
     columns = [Column("record", "record", left=True)] if stored else []
     columns += [Column(axis, axis) for axis in axes]
-    columns += [Column("rank", "place"), *_terms(report), TIMES[0]]
-    columns += [column for column in TIMES[1:] if _has(report, column.place)]
+    columns += [Column("rank", "place"), *_terms(report), TIME]
     columns += [Column("limit", "bottleneck", lambda name: name or "", left=True), *COLUMNS]
     title = "Kept, best first" if len(among) == 1 else f"Kept on {report.target}, best first"
-    spare = ["p90 us", "p99 us", "RSD", *(column.heading for column in reversed(COLUMNS))]
+    spare = [column.heading for column in reversed(COLUMNS)]
     return rows_table(title, rows, columns, spare=spare)
 
 
@@ -198,10 +189,6 @@ def _terms(report: PruneReport) -> list[Column]:
         Column(f"{name.removeprefix('text_')} pts", f"{name}_points", _known) for name in names
     ]
     return [Column("score", "score", _known), *terms] if terms else []
-
-
-def _has(report: PruneReport, name: str) -> bool:
-    return any(verdict.row().get(name) is not None for verdict in report.verdicts)
 
 
 def _row(config: Config, verdict: Verdict | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from asmtune.runtime.checks import (
     launch_options,
     positional_arguments,
 )
-from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, notify_triton
+from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, print_tuned
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import (
@@ -121,8 +121,7 @@ class Chooser:
             if choice.final:
                 self.memory.learn(key, choice.config)
         if choice.final and request is not None:
-            # Without the lock: a listener may wait for a thread that tunes another key.
-            notify_triton(request, choice, key)
+            print_tuned(request, choice, key)
         return choice
 
     def key_of(self, call: KernelCall) -> tuple[Any, ...]:

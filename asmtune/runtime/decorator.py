@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CHANGEABLE: Final = (
     *("fallback", "on_miss", "skip_tuning_below_us"),
-    *("effort", "isolate", "force", "on_busy", "seed"),
+    *("effort", "isolate", "force", "seed"),
 )
 """Options that `reconfigure` may change: they leave the key and the kernel's checks as they are."""
 
@@ -73,7 +73,7 @@ def asm_autotune(
 
     Options up to `cache_results` are those of `triton.autotune`, with its meaning. Dtypes of
     tensor arguments and the device's name are part of every key. `reconfigure` has options of the
-    process that tunes: `force`, `on_busy` and `seed`.
+    process that tunes: `force` and `seed`.
 
     Args:
         configs: a list of `triton.Config` or `Config`; instead of `space`.
@@ -217,7 +217,7 @@ def reconfigure(kernel: AsmAutotuner | ModuleType, **changes: Any) -> None:
     Args:
         kernel: what `@asm_autotune` made, or a module with such kernels.
         changes: some of `on_miss`, `fallback`, `skip_tuning_below_us`, `effort` and `isolate` (see
-            `asm_autotune`), `force`, `on_busy` and `seed` (see
+            `asm_autotune`), `force` and `seed` (see
             `asmtune.tuning.options.TuneOptions`).
 
     Raises:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
-from asmtune.runtime.calls import KernelCall, as_triton, timings_ms
+from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.triton_api.jit_functions import jit_function, python_function
 from asmtune.triton_api.user_state import inside
@@ -101,29 +101,13 @@ def _held_in(functions: list[F], function: F) -> Iterator[None]:
         functions.remove(function)
 
 
-def notify_triton(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
-    """Print, and call Triton's listener, for a tuned or stored key, as Triton's autotuner does."""
-    from asmtune.triton_api.autotuners import prints_tuning, tuning_listener
+def print_tuned(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) -> None:
+    """Print a tuned key if the user asks Triton's autotuner to print."""
+    from asmtune.triton_api.autotuners import prints_tuning
 
-    if choice.how not in ("tuned", "known"):
-        return
-    tuned = choice.how == "tuned"
-    if prints_tuning() and tuned:
+    if choice.how == "tuned" and prints_tuning():
         kernel = request.problem.name
         print(f"asmtune: {kernel} at {key}: {choice.config}, tuned in {choice.seconds:.2f} s")  # noqa: T201
-    listener = tuning_listener()
-    if listener is None:
-        return
-    record = choice.record or whole_record(request.key, request.expected)
-    if record is not None:
-        listener(
-            fn=jit_function(request.problem.kernel),
-            key=key,
-            best_config=as_triton(choice.config),
-            configs_timings=timings_ms(record),
-            duration=choice.seconds if tuned else None,
-            cache_hit=not tuned,
-        )
 
 
 def whole_record(key: TuneKey, expected: Provenance) -> TuneRecord | None:

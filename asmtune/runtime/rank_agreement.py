@@ -1,37 +1,25 @@
 """The same config of a key for all ranks of a `torch.distributed` job, whatever their stores hold.
 
 Ranks that run different configs differ in their last bits, and the slowest sets the pace of all.
-A collective could settle it, but not every rank launches every key. So they use the key-value
-store of the default process group, where the first entry of a key counts:
-
-    config       the config that all ranks use, also those that have another one
-    claim/N      the Nth attempt to resolve the key: the rank that makes it
-    failed/N     that rank gave up: the next attempt is open
-
-A rank that knows a config (stored or shipped) publishes it at once, even while another one
-tunes. A rank that knows none and finds the key claimed waits. After `wait_s` it stops waiting,
-since the rank that tunes may itself wait for this one's part in a collective. Then it publishes
-an untuned config, and all ranks continue with that one, the rank that tunes included. So ranks
-may wait for each other but never differ in silence; only if the group's store fails does a rank
-use its own config, with a warning.
+A collective could settle it, but not every rank launches every key. So each rank resolves a key as
+it would alone, and publishes its config in the key-value store of the default process group, where
+the first config of a key counts. No rank waits for another here: ranks that share a store wait for
+its lease, as any processes do, and others tune at the same time, each on its own GPU. Only if the
+group's store fails does a rank use its own config, with a warning.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import printable
-from asmtune.base.settings import Settings
 from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import ALTERNATIVE, Config
 from asmtune.core.records.tuned import Provenance, TuneKey
@@ -46,11 +34,6 @@ if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
 
 _T = TypeVar("_T")
-
-_PAUSE_S: Final = 0.02
-_MOST_PAUSE_S: Final = 0.5
-"""Seconds between two looks of a rank that waits: at first, and in the end. A waiting call of
-PyTorch would block the store for all other threads."""
 
 
 def encode_config(config: Config) -> str:
@@ -102,7 +85,7 @@ def _store_call(question: Callable[[], _T]) -> _T:
 
 
 class RankWarning(UserWarning):
-    """Ranks go on with an untuned config, or may run different ones."""
+    """Ranks may run different configs: the group's store failed."""
 
 
 class RankJob(NamedTuple):
@@ -127,106 +110,52 @@ class RankAgreement:
     configs: Callable[[], Iterable[Config]]
     deterministic: bool = field(default_factory=is_deterministic)
 
-    def agree(
-        self,
-        known: Callable[[], Config | None],
-        resolve: Callable[[], Config],
-        fallback: Callable[[], Config],
-        wait_s: float,
-    ) -> Config:
-        """Agree on the config that all ranks of the job use.
-
-        Args:
-            known: gives the config that this rank's stores know, and waits for no other process.
-            resolve: tunes if need be, and may raise.
-            fallback: gives an untuned config at once.
-            wait_s: seconds to wait for a config, before all go on with an untuned one.
+    def agree(self, resolve: Callable[[], Config]) -> Config:
+        """Return the config that all ranks use; where there is none yet, `resolve` and publish one.
 
         Raises:
-            AsmtuneError: `resolve` failed in this rank; another one tries then.
+            AsmtuneError: `resolve` failed in this rank; another one may succeed.
         """
-        # One process may meet a key in two threads, on two GPUs of one kind.
-        name, attempt = f"rank {self.job.rank} ({secrets.token_hex(4)})", 0
-        end, pause_s = time.monotonic() + wait_s, _PAUSE_S
         try:
-            text = self._announced()
-            if text is None and (own := known()) is not None:
-                return self.publish(own)
-            while text is None:
-                holder = self._first(f"claim/{attempt}", name)
-                # Read after the claim: its owner may have published a config just before.
-                text = self._announced()
-                if text is not None or holder == name:
-                    break
-                attempt += self._count_failures(attempt, 0) > 0
-                left_s = end - time.monotonic()
-                if left_s <= 0:
-                    return self._publish_fallback(fallback(), holder, wait_s)
-                time.sleep(min(left_s, pause_s))
-                pause_s = min(1.5 * pause_s, _MOST_PAUSE_S)
-            if text is not None:
+            if (text := self._announced()) is not None:
                 return decode_config(text, self.configs())
         except GroupStoreError as error:
             return self._go_alone(error, resolve())
+        config = resolve()
         try:
-            config = resolve()
-        except BaseException:  # raised again; Ctrl-C is a failure to the other ranks too
-            with suppress(GroupStoreError):
-                self._count_failures(attempt, 1)
-            raise
-        return self.publish(config)
-
-    def publish(self, config: Config) -> Config:
-        """Publish a config and return the one that all ranks use; never waits."""
-        text = encode_config(config)
-        try:
-            first = self._first("config", text)
+            text = encode_config(config)
+            first = self._first(text)
+            return config if first == text else decode_config(first, self.configs())
         except GroupStoreError as error:
             return self._go_alone(error, config)
-        return config if first == text else decode_config(first, self.configs())
-
-    def _publish_fallback(self, fallback: Config, holder: str, wait_s: float) -> Config:
-        config = self.publish(fallback)
-        if config is fallback:
-            self._warn(
-                f"waited {wait_s:g} s for {holder.partition(' (')[0]} to tune it; all ranks of "
-                f"this job go on with {config}, untuned; tune it before the job, or set "
-                "ASMTUNE_WAIT_S higher"
-            )
-        return config
 
     def _go_alone(self, error: GroupStoreError, config: Config) -> Config:
-        self._warn(
-            f"the default process group's store failed ({error}); this rank goes on with {config}, "
-            "and others may have another config; tune it before the job"
+        text = (
+            f"rank {self.job.rank}: {key_text(self.key)}: the default process group's store failed "
+            f"({error}); this rank goes on with {config}, and others may have another config; tune "
+            "it before the job"
         )
+        warnings.warn(text, RankWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
         return config
 
-    def _warn(self, what: str) -> None:
-        text = f"rank {self.job.rank}: {key_text(self.key)}: {what}"
-        warnings.warn(text, RankWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
-
-    def _entry(self, name: str) -> str:
-        """Return the name of an entry of the key in the group's store."""
+    @property
+    def _entry(self) -> str:
+        """Return the name of the key's entry in the group's store."""
         key, made = self.key, self.expected
         # Without versions: ranks with different builds of PyTorch are ranks of one job.
         identity = (key.kernel, canonical(dict(key.shape)), canonical(dict(key.dtypes)))
         mode = ("deterministic",) if self.deterministic else ()
-        return f"asmtune/{digest(*identity, key.device, made.source, made.space, *mode)}/{name}"
+        return f"asmtune/{digest(*identity, key.device, made.source, made.space, *mode)}"
 
     def _announced(self) -> str | None:
         """Return the config that all ranks use; None before there is one."""
-        name = self._entry("config")
-        if not _store_call(lambda: self.job.store.check([name])):
+        if not _store_call(lambda: self.job.store.check([self._entry])):
             return None
-        return _store_call(lambda: self.job.store.get(name)).decode()
+        return _store_call(lambda: self.job.store.get(self._entry)).decode()
 
-    def _first(self, name: str, text: str) -> str:
-        """Set an entry if nobody has, and return what was set first."""
-        return _store_call(lambda: self.job.store.compare_set(self._entry(name), "", text)).decode()
-
-    def _count_failures(self, attempt: int, more: int) -> int:
-        return _store_call(lambda: self.job.store.add(self._entry(f"failed/{attempt}"), more))
+    def _first(self, text: str) -> str:
+        """Publish a config if nobody has, and return what was published first."""
+        return _store_call(lambda: self.job.store.compare_set(self._entry, "", text)).decode()
 
 
 def current_job() -> RankJob | None:
@@ -252,16 +181,9 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
         return resolver.resolve(request, capturing=capturing)
     choices: list[Choice] = []
 
-    def chosen(choice: Choice) -> Config:
-        choices.append(choice)
-        return choice.config
-
-    def known() -> Config | None:
-        choice = resolver.resolve(request, capturing=True)
-        return chosen(choice) if choice.final else None
-
-    def pick() -> Config:
-        return chosen(resolver.resolve(request, capturing=True))
+    def resolved() -> Config:
+        choices.append(resolver.resolve(request, capturing=capturing))
+        return choices[0].config
 
     def configs() -> Iterator[Config]:
         """Yield the configs that a rank may announce: the user's own."""
@@ -269,12 +191,7 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
         if resolver.options.fallback is not None:
             yield resolver.options.fallback_config(request.space, request.problem.arguments)
 
-    agreement = RankAgreement(job, request.key, request.expected, configs)
-    if capturing:
-        config = agreement.publish(pick())
-    else:
-        wait_s = Settings.from_environment().wait_s
-        config = agreement.agree(known, lambda: chosen(resolver.resolve(request)), pick, wait_s)
+    config = RankAgreement(job, request.key, request.expected, configs).agree(resolved)
     own = next((choice for choice in choices if choice.config is config), None)
     if own is None:
         return Choice(config, True, "known")

@@ -183,7 +183,7 @@ def record_to_json(record: TuneRecord, *, samples: str = "exact") -> dict[str, A
 
 
 def key_to_json(key: TuneKey) -> dict[str, Any]:
-    """Convert a key to JSON values; the inverse of `key_from_json`."""
+    """Convert a key to JSON values."""
     return {**vars(key), "shape": dict(key.shape), "dtypes": dict(key.dtypes)}
 
 
@@ -218,11 +218,6 @@ def record_from_json(value: Any, where: str) -> TuneRecord:
         InputError: a field is missing, unknown or malformed; names it.
     """
     return _CODEC.read(TuneRecord, value, where)
-
-
-def key_from_json(value: Any, where: str) -> TuneKey:
-    """Read a key from JSON values; raises as `record_from_json`."""
-    return _CODEC.read(TuneKey, value, where)
 
 
 def measurement_from_json(value: Any, where: str) -> Measurement:

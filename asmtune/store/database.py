@@ -16,6 +16,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, tables
+from asmtune.store.interchange import UNTIMED, KeyedConfigs, merged
 from asmtune.store.lookup import (
     EarlierOutcomes,
     RecordSummary,
@@ -29,7 +30,6 @@ from asmtune.store.lookup import (
 )
 from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import DamagedStoreError
-from asmtune.store.seeds import UNTIMED, KeyedConfigs, merged
 from asmtune.store.tables import (
     Change,
     LoadedRow,

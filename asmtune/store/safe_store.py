@@ -130,7 +130,6 @@ class SafeStore:
         key: TuneKey,
         expected: Provenance,
         *,
-        wait: bool = True,
         force: bool = False,
         on_wait: Callable[[str], None] | None = None,
     ) -> TuningLease:
@@ -141,17 +140,15 @@ class SafeStore:
         Args:
             key: key of the launch.
             expected: how it would be tuned now.
-            wait: whether to wait for another process that tunes the key.
             force: whether to tune although a record is valid.
             on_wait: called with "host:process" of the owner, once, before waiting for it.
         """
-        wait_s = self._wait_s if wait else 0.0
         claim = Claim(key, expected, force)
         # Kept from call to call: a process that never waits still notices that an owner has ended.
         watch = self._watches.setdefault(claim.name, Watch(self._pace.stale_s))
         guarded = partial(self._call, access="writes")
         return acquire_lease(
-            guarded, claim, wait_s=wait_s, pace=self._pace, watch=watch, on_wait=on_wait
+            guarded, claim, wait_s=self._wait_s, pace=self._pace, watch=watch, on_wait=on_wait
         )
 
     def _call(self, work: Callable[[Store], _T], default: _T, access: _Access = "reads") -> _T:

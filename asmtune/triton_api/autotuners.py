@@ -11,7 +11,7 @@ from triton import knobs
 from triton.runtime.autotuner import Autotuner, Heuristics, autotune
 
 from asmtune.triton_api.jit_functions import heuristic_rules, innermost, is_jit_function
-from asmtune.triton_api.user_state import outside, within
+from asmtune.triton_api.user_state import outside
 
 __all__ = ["Autotuner", "Heuristics", "autotune"]
 
@@ -139,9 +139,3 @@ def _timing(instance: Any) -> dict[str, Any]:
 def prints_tuning() -> bool:
     """Return whether the user asks Triton's autotuner to print (TRITON_PRINT_AUTOTUNING=1)."""
     return bool(knobs.autotuning.print)
-
-
-def tuning_listener() -> Callable[..., Any] | None:
-    """Return the user's function that hears of tuned keys; None for none, and in Triton 3.6."""
-    listener = getattr(knobs.autotuning, "listener", None)
-    return None if listener is None else within(listener)

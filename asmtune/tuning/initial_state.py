@@ -22,9 +22,9 @@ from asmtune.predict.prune.rounds import WORTH_IT, SketchRounds
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
+from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import EarlierOutcomes, Layer
 from asmtune.store.neighbours import distance, neighbours
-from asmtune.store.seeds import KeyedConfigs
 from asmtune.triton_api.user_state import carried
 from asmtune.tuning.options import Effort
 from asmtune.tuning.search.state import PriorTimings

@@ -185,7 +185,6 @@ def _microseconds(choices: Mapping[str, Any], name: str) -> float | None:
     return 1e3 * float(given)
 
 
-OnBusy = Literal["wait", "fallback"]
 Check = Literal["close", "bits", False] | Bound
 
 
@@ -200,7 +199,6 @@ class Choices(TypedDict, total=False):
     seed: int
     search_held_tiles: bool
     force: bool
-    on_busy: OnBusy
     check: Check
     reference: Callable[[Mapping[str, Any]], Any] | None
     tolerance: float | None
@@ -229,8 +227,6 @@ class TuneOptions:
         search_held_tiles: whether to search the tile axes as well that the launch's programs do not
             follow. By default they are held: other values would leave results unwritten.
         force: tune although the store has the key.
-        on_busy: while another process tunes the same key: "wait" for it, or launch the
-            "fallback".
         checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` in the process that times, to which they
             are sent, on its copies of the arguments.
@@ -243,7 +239,6 @@ class TuneOptions:
     seed: int = 0
     search_held_tiles: bool = False
     force: bool = False
-    on_busy: OnBusy = "wait"
     checks: CheckOptions = field(default_factory=CheckOptions)
     hooks: TunerHooks = field(default_factory=TunerHooks)
     do_bench: DoBench | None = None
@@ -261,9 +256,6 @@ class TuneOptions:
         Raises:
             InputError: no such effort, or a choice has an invalid value.
         """
-        on_busy = choices.get("on_busy", "wait")
-        if on_busy not in ("wait", "fallback"):
-            raise InputError(f"on_busy={on_busy!r}: give 'wait' or 'fallback'")
         effort = effort_of(choices.get("effort", "balanced"))
         return cls(
             effort=replace(effort, policy=_policy(effort.policy, choices)),
@@ -271,7 +263,6 @@ class TuneOptions:
             seed=choices.get("seed", 0),
             search_held_tiles=choices.get("search_held_tiles", False),
             force=choices.get("force", False),
-            on_busy=on_busy,
             checks=_checks(choices),
             hooks=TunerHooks(_function(choices, "pre_hook"), _function(choices, "post_hook")),
             do_bench=_do_bench(choices),

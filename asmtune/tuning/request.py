@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -276,20 +276,14 @@ FORM: Final = 'tune(Problem(kernel, {"x_ptr": x, "n": n}, grid), space={"BLOCK":
 """The form of a call of `tune`, for messages."""
 
 
-def check_types(problem: Any, problems: Any, space: Any) -> None:
+def check_types(problem: Any, space: Any) -> None:
     """Check the arguments of `tune`.
 
     Raises:
         InputError: one is of another type.
     """
-    if problems is not None and not isinstance(problems, Collection):  # a kernel never ends
-        raise ArgumentTypeError(
-            f"tune: problems={shortened(repr(problems))}: expected a list of problems, each as in "
-            f"{FORM}"
-        )
-    for one in (problem,) if problems is None else problems:
-        if not isinstance(one, Problem):
-            raise ArgumentTypeError(f"tune: {shortened(repr(one))} is no Problem: write {FORM}")
+    if not isinstance(problem, Problem):
+        raise ArgumentTypeError(f"tune: {shortened(repr(problem))} is no Problem: write {FORM}")
     if isinstance(space, str) or not isinstance(space, Iterable):
         raise ArgumentTypeError(
             f"tune: space={shortened(repr(space))}: expected a Space, configs or axes by name: "

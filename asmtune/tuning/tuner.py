@@ -9,10 +9,9 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self, Unpack, overload
+from typing import Any, Final, Self, Unpack
 
 from asmtune.base.errors import (
-    ArgumentTypeError,
     AsmtuneError,
     CompileError,
     CompileLimitError,
@@ -44,7 +43,6 @@ from asmtune.tuning.initial_state import experience
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import (
-    FORM,
     TuningRequest,
     TuningResult,
     check_types,
@@ -202,11 +200,9 @@ class Tuner:
         A record whose config is not in the space is replaced, as `force` replaces any. Where one
         lacks alternatives, they are timed `beside` its winner, and join it.
         """
-        options = self.options
         lease = self.store.lease(
             request.key,
             request.expected,
-            wait=options.on_busy == "wait",
             force=force,
             on_wait=self.listener.waiting,
         )
@@ -276,65 +272,30 @@ def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[Any]
     return preserved(request.problem.arguments.values() if request.is_hooked else ())
 
 
-@overload
-def tune(problem: Problem, space: Any, **choices: Unpack[Choices]) -> TuneRecord: ...
+def tune(problem: Problem, space: Any = None, **choices: Unpack[Choices]) -> TuneRecord:
+    """Find the fastest config of a space for one launch, and return its record.
 
-
-@overload
-def tune(
-    *, problems: Sequence[Problem], space: Any, **choices: Unpack[Choices]
-) -> list[TuningResult]: ...
-
-
-def tune(
-    problem: Problem | None = None,
-    space: Any = None,
-    *,
-    problems: Sequence[Problem] | None = None,
-    **choices: Unpack[Choices],
-) -> TuneRecord | list[TuningResult]:
-    """Find the fastest config of a space for one problem, or for each of many.
-
-    Records that the store has are taken from it; new ones are stored. An interrupted run
-    continues where it was when it is started again.
+    A record that the store has is taken from it; a new one is stored. An interrupted run continues
+    where it was when it is started again.
 
     Args:
-        problem: one launch; instead of `problems`.
+        problem: the launch.
         space: a `Space`, configs, or axes by name.
-        problems: launches of one kernel; those of equal specialisation share their compiles,
-            and good configs of one are tried early on the next.
         choices: `effort`, `isolate` and the others: see `TuneOptions`.
-
-    Returns:
-        The record of `problem`, or a result for each of `problems`, in their order: one that
-        fails stops no other.
 
     Raises:
         InputError: problem, space and kernel do not fit, or a choice has an invalid value.
-        CompileError: no config of `problem` can run.
+        CompileError: no config can run.
         MeasureError: there is no GPU, or no config that compiled can be launched.
     """
-    if (problem is None) == (problems is None):
-        raise ArgumentTypeError(
-            f"tune: give either a problem or problems=, and not both, such as {FORM}"
-        )
-    check_types(problem, problems, space)
+    check_types(problem, space)
     with searching():
-        return _tuned(problem, problems, Space.of(space), choices)
-
-
-def _tuned(
-    problem: Problem | None, problems: Sequence[Problem] | None, searched: Space, choices: Choices
-) -> TuneRecord | list[TuningResult]:
-    options = TuneOptions.of(choices)
-    device, tuner = Tuner.on_this_gpu(options)
-    if problem is None:
-        requests = [tuner.request(one, key_of(one, device), searched) for one in problems or ()]
-        return list(tuner.results(requests))
-    result = tuner.resolve(tuner.request(problem, key_of(problem, device), searched))
+        device, tuner = Tuner.on_this_gpu(TuneOptions.of(choices))
+        searched = Space.of(space)
+        result = tuner.resolve(tuner.request(problem, key_of(problem, device), searched))
     if result.record is None:
         raise MeasureError(
             f"{problem.name} is being tuned by another process; "
-            "try again, or wait for it with on_busy='wait'"
+            "try again, or set ASMTUNE_WAIT_S higher"
         )
     return result.record

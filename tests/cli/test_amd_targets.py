@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.command_lines import Commands
@@ -28,36 +26,16 @@ def test_two_vendors_side_by_side(commands: Commands) -> None:
 
 
 @pytest.mark.slow(seconds=1)
-def test_axes_of_the_compiler(commands: Commands) -> None:
-    """AMD's options are axes like others: in the table, and in the JSON's configs."""
-    axes = ("waves_per_eu=0,2", "matrix_instr_nonkdim=16,32", "kpack=2")
-    asked = (*PRUNE, "--target", "MI325X", *ONE, *(f"--axis={axis}" for axis in axes))
-    (report,) = json.loads(commands.run(*asked, "--format", "json").out)["reports"]
-    names = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")
-    found = [tuple(v["config"][name] for name in names) for v in report["verdicts"]]
-    assert sorted(found) == [(0, 16, 2), (0, 32, 2), (2, 16, 2), (2, 32, 2)]
-
-
-@pytest.mark.slow(seconds=1)
 def test_an_explanation(commands: Commands) -> None:
     """A config's AMDGCN, registers and limits are shown, and that none of it was run."""
     out = commands.run(
         "explain", "tiled_matmul", "--target", "MI355X", *ONE, "--alone", "--code", "amdgcn"
     )
-    assert "AMDGCN instructions of a thread" in out.out
     assert "Hottest loop in AMDGCN" in out.out
     assert "v_mfma_f32_" in out.out
     assert "AGPRs among a thread's registers" in out.out
     assert NEVER_RUN in out.out
     assert "the layouts of gfx950's TTGIR are not read" in out.out
-
-
-@pytest.mark.slow(seconds=1)
-def test_a_roofline(commands: Commands) -> None:
-    """A launch stands under the roofs of AMD's data sheet, and its time was never run."""
-    out = commands.run("roofline", "vector_add", "--target", "MI300A")
-    assert "DRAM, 5.3 TB/s" in out.out
-    assert NEVER_RUN in out.out
 
 
 @pytest.mark.slow(seconds=1)

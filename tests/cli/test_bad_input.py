@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import json
 import os
 import re
@@ -49,8 +48,6 @@ prune-report {{}}/ | a folder; name a Python file in it
 prune-report {{}}/gone.json | gone.json: cannot be read
 prune-report {TIMINGS} | timings.json: no report: expected the JSON of
 prune-report {{}}/deep.json | nested too deeply
-prune-report {{}}/doubled.py --timings store | no record of doubled.*H200: miss
-prune-report {{}}/doubled.py --timings {TIMINGS} | the report is of doubled
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
 {MATMUL} --target {{}} | cannot be read
 run --target {{}}/plain.json {{}}/plain.py | plain.json: cannot be read
@@ -167,18 +164,6 @@ def test_a_folder_of_targets_that_cannot_be_read(
     )
     monkeypatch.setattr(Settings, "from_environment", lambda: settings)
     assert re.search(says, commands.refused(*command))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_cut_off_oracle(share: float, zipped: bool, commands: Commands) -> None:
-    """A file of timings that is cut off in the middle is told in one line."""
-    data = TIMINGS.read_bytes().rstrip()
-    data = gzip.compress(data) if zipped else data
-    path = commands.folder / "timings"
-    path.write_bytes(data[: int(len(data) * share)])
-    kernels = str(TIMINGS.parent / "kernels")
-    assert "cut off" in commands.refused("model", "replay", str(path), "--kernels", kernels)
 
 
 @pytest.mark.slow(seconds=3)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -85,30 +82,9 @@ def refused(kind: type[Exception], *arguments: str) -> str:
     return text
 
 
-def test_reading_commands_make_no_store(path: Path) -> None:
-    """Without a store, listing, checking and clearing work, and make no file."""
-    assert run("ls").stdout == ""
-    assert "no tuned config" in run("ls").stderr
-    assert run("ls", "--format", "json").stdout == "[]\n"
-    assert run("verify").stdout == ""
-    assert run("clear", "--yes").stdout.startswith("cleared 0 records")
-    assert not path.parent.exists()
-
-
 def listed(**env: str) -> list[dict[str, str]]:
     """The rows of `ls` as CSV."""
     return list(csv.DictReader(run("ls", "--format", "csv", **env).stdout.splitlines()))
-
-
-def test_ls_as_csv(filled: Path) -> None:
-    """Every record is a line under a header."""
-    rows = {row["key"]: row for row in listed()}
-    assert len(rows) == 3
-    row = rows[key_digest(record(1).key)[:12]]
-    assert set(row.pop("winner").split()) == {"BLOCK_M=128", "num_warps=8", "num_stages=3"}
-    assert [*row.values()][1:] == [
-        "store", "pkg.matmul", "M=1", "-", "a=fp16", "NVIDIA H200", "9.5", "2025-03-01", "2", "1",
-    ]  # fmt: skip
 
 
 def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,13 +119,6 @@ def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture
     assert (row["shape"], row["covers"]) == (f"'{text}=-5", "-")
     output.write_rows("", [{text: text, "number": -1.5, "none": None}], output.RowForm.CSV)
     assert capsys.readouterr().out == f"'{text},number,none\n'{text},-1.5,\n"
-
-
-def test_a_list_goes_to_a_file(filled: Path, tmp_path: Path) -> None:
-    """Each form of a list can be written to a file, and is what stdout gets."""
-    for form in ("text", "json", "csv"):
-        run("ls", "--format", form, "-o", str(tmp_path / "rows"))
-        assert (tmp_path / "rows").read_text() == run("ls", "--format", form).stdout
 
 
 def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,21 +204,6 @@ def test_export_and_import(filled: Path, tmp_path: Path) -> None:
     line = refused(InputError, "export", str(tmp_path / "f.json"), "--kernel", "pkg.none")
     assert "no record of kernel pkg.none on device (any)" in line
     assert not (tmp_path / "f.json").exists()
-
-
-def test_import_of_stdin(filled: Path, tmp_path: Path) -> None:
-    """Records come from stdin, which sshd makes a socket that no path opens."""
-    run("export", str(tmp_path / "f.json"))
-    filled.unlink()
-    here, there = socket.socketpair()
-    with here, there:
-        there.sendall((tmp_path / "f.json").read_bytes())
-        there.shutdown(socket.SHUT_WR)
-        command = [sys.executable, "-m", "asmtune", "import", "-"]
-        done = subprocess.run(command, stdin=here, capture_output=True, check=True)
-    assert done.stdout == b"imported 3 records from -\n"
-    with Store.open(filled) as store:
-        assert len(store.records()) == 3
 
 
 def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,12 +314,3 @@ def test_store_by_option_and_by_variable(path: Path, tmp_path: Path) -> None:
     with Store.open(there) as store:
         assert [r.key for r in store.records()] == [record(9).key]
     assert not path.exists()
-
-
-def test_no_password_in_messages(path: Path) -> None:
-    """What the commands say of a database holds no password."""
-    url = "postgresql://me:secret@127.0.0.1:1/x?sslpassword=hidden"
-    text = refused(InputError, "clear", "--store", url)
-    assert "me:***@127.0.0.1:1/x: would delete" in text
-    assert "secret" not in text
-    assert "hidden" not in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -42,16 +41,3 @@ def test_no_compiler(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("asmtune.compile.sandbox._idle", {})
     monkeypatch.setattr("asmtune.compile.sandbox.module_command", lambda *_: died)
     assert "no config of plain can run on H200" in commands.refused(*PLAIN, code=3)
-
-
-def test_no_triton() -> None:
-    """Where Triton is not installed, one line says so."""
-    code = (
-        "import sys; sys.modules['triton'] = None; from asmtune.cli.app import run; "
-        "sys.exit(run(['prune-report', 'vector_add']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "asmtune: triton is not installed here; `pip install triton` where it runs\n"
-    )

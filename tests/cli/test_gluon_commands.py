@@ -26,14 +26,6 @@ def test_a_gluon_function_is_reported(commands: Commands) -> None:
     assert ran.out.count("a Gluon kernel has no TTIR") == 2
 
 
-def test_a_gluon_config_is_explained(commands: Commands) -> None:
-    """Its time, its accesses by line, and its PTX are shown."""
-    ran = commands.run("explain", *ROWS, "--axis", "BLOCK=512,1024", "--code", "ptx")
-    assert (ran.code, ran.err) == (0, "")
-    for part in ("predicted", "Memory accesses by line", "load of x_ptr", "Hottest loop in PTX"):
-        assert part in ran.out
-
-
 @pytest.mark.slow(seconds=15)
 def test_the_gemm_is_reported_and_explained(commands: Commands) -> None:
     """The 24 configs are judged, and the copy engine's accesses are named by argument."""
@@ -55,14 +47,3 @@ def test_a_gluon_kernel_that_no_config_fits_is_refused_in_a_line(commands: Comma
     assert "no config of row_sum can run on MI300X" in ran.err
     assert "Layout has 32 threads per warp" in ran.err
     assert ran.err.count("\n") == 1
-
-
-def test_a_kernel_that_a_pass_refuses_is_told_once(commands: Commands) -> None:
-    """The error names file, line and cause, and nothing of the compiler's log after it."""
-    kernel = (f"{ROOT}/tests/gluon_kernels.py:undecided", "--arg", "x_ptr=fp32[n]", "--arg", "n=64")
-    given = ("--grid", "1", "--axis", "BLOCK=64", "--axis", "num_warps=4", "--target", "H200")
-    ran = commands.run("prune-report", *kernel, *given)
-    assert (ran.code, ran.out) == (2, "")
-    assert "gluon_kernels.py line " in ran.err
-    assert ran.err.count("Failed to infer") == 1
-    assert "PassManager" not in ran.err

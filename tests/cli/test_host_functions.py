@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import triton
 
 import asmtune
 from asmtune import asm_autotune
@@ -18,8 +17,6 @@ from asmtune.base.settings import Settings
 from asmtune.core.assumed_import import importing_for
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import import_module
-from asmtune.core.space.proposal import proposal_for
-from asmtune.kernels import tiled_matmul
 from asmtune.runtime.offline.host_functions import assumed_gpu, only_launch
 from asmtune.store.database import Store
 from tests.command_lines import Commands
@@ -155,13 +152,6 @@ def test_an_import_is_of_its_target(file: Path) -> None:
     assert not torch.cuda.is_available() or torch.cuda.get_device_name() != "A100"
 
 
-def test_a_file_that_never_asks_fails_as_it_did(commands: Commands) -> None:
-    """A statement that fails without a question to the GPU ends the import."""
-    path = commands.folder / "broken.py"
-    path.write_text("from __future__ import annotations\nvalue: Missing = 1\nassert value == 2\n")
-    assert "broken.py, line 3: AssertionError" in commands.refused("prune-report", f"{path}:f")
-
-
 CALLS = {
     "matmul": (["a=fp16[2048,1024]", "b=fp16[1024,512]"], {(16, 4, 1), (32, 8, 1), (8, 2, 1)}),
     "softmax": (["x=fp32[4096,2000]"], None),
@@ -270,20 +260,6 @@ HELD = add_one[(1,)]
 """
 
 
-def test_each_target_answers_for_itself(commands: Commands) -> None:
-    """Neighbours and what a function has cached are of the target, and devices keep their names."""
-    path = commands.folder / "asking.py"
-    path.write_text(ASKING)
-    (commands.folder / "around.py").write_text(
-        "import torch\nSMS = torch.cuda.get_device_properties(0).multi_processor_count\n"
-    )
-    given = ("--arg", "tensors=[fp16[256],fp16[512]]", "--arg", "rows=3")
-    found = reports(commands, f"{path}:by_device", *given, "--target", "H200", "--target", "A100")
-    programs = {(r["target"], r["verdicts"][0]["features"]["programs"]) for r in found}
-    assert programs == {("H200", 2 * 132 * 3), ("A100", 2 * 108 * 3)}
-    assert len(found) == 4
-
-
 def test_nothing_lasts(commands: Commands) -> None:
     """The default device is put back, and a launcher that was kept launches for itself."""
     path = commands.folder / "lasting.py"
@@ -294,51 +270,3 @@ def test_nothing_lasts(commands: Commands) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(RuntimeError, match="0 active drivers"):
             module.HELD(torch.zeros(4), 4, BLOCK=4)
-
-
-def test_statements_are_left_out_one_by_one(commands: Commands) -> None:
-    """A failure of a statement that does not ask ends the import, whatever was asked before."""
-    path = commands.folder / "mixed.py"
-    path.write_text("import torch\nSMS = torch.cuda.device_count()\nTABLE = int('12x')\n")
-    assert "mixed.py, line 3: ValueError" in commands.refused("prune-report", f"{path}:f")
-    text = "import torch\nif torch.cuda.is_available():\n"
-    text += "    torch.zeros(1 << 22, device='cuda').max().item()\n"
-    path.write_text(text + "    BLOCK = 64\ndef f(x):\n    return BLOCK\n")
-    line = commands.refused("prune-report", f"{path}:f", "--arg", "x=fp16[4]")
-    assert "NameError" in line
-    assert "left out at import" in line
-
-
-def test_blocks_of_the_hosts_descriptors_hold(commands: Commands) -> None:
-    """An axis that tensor descriptors would have to follow is refused."""
-    path = commands.folder / "described.py"
-    path.write_text(
-        "import triton\nimport triton.language as tl\n"
-        "from triton.tools.tensor_descriptor import TensorDescriptor\n"
-        "@triton.jit\ndef copied(a, BLOCK: tl.constexpr):\n"
-        "    a.store([0, 0], a.load([0, 0]))\n"
-        "def copy(x):\n"
-        "    copied[(1,)](TensorDescriptor.from_tensor(x, [16, 16]), BLOCK=16)\n"
-    )
-    named = ("--arg", "x=fp16[64,64]", "--axis", "BLOCK=16,32", "--grid", "1")
-    assert "pre_hook" in commands.refused("prune-report", f"{path}:copy", *named)
-
-
-def test_auto_keeps_what_the_list_gives(commands: Commands) -> None:
-    """Constexprs that only the listed configs give have the first one's values."""
-    named = ("--arg", "a=fp16[1024,512]", "--arg", "b=fp16[512,1024]", "--compile", "2")
-    given = [*named, "--keep", "1", "--space", "auto"]
-    assert "pre_hook" in commands.refused("prune-report", f"{EXAMPLES}:matmul", *given)
-    loaded = only_launch(listed_product, (torch.empty(512, 512, dtype=torch.float16),) * 2, H200)
-    launch, proposal = proposal_for(loaded.problem, loaded.space)
-    assert launch.arguments["GROUP_M"] == 8
-    assert proposal.space.axes["BLOCK_M"][0] == 128
-
-
-def listed_product(a: torch.Tensor, b: torch.Tensor) -> None:
-    """Launch a product under Triton's autotuner."""
-    config = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8}
-    configs = [triton.Config(config), triton.Config({**config, "BLOCK_N": 128})]
-    kernel = triton.autotune(configs, key=["M"])(tiled_matmul.kernel)
-    grid = lambda v: (triton.cdiv(512, v["BLOCK_M"]) * triton.cdiv(512, v["BLOCK_N"]),)  # noqa: E731
-    kernel[grid](a, b, a, 512, 512, 512, 512, 1, 512, 1, 512, 1)

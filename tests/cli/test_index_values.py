@@ -47,12 +47,3 @@ def test_a_module_gives_values_which_reports_name(commands: Commands) -> None:
     page = commands.run("prune-report", "{}/module.py", "--format", "html").out
     assert said in json.dumps(page_report(page))
     assert said in commands.run("roofline", "{}/module.py").out
-
-
-def test_arg_is_for_functions(commands: Commands) -> None:
-    """A module makes its own tensors."""
-    (commands.folder / "module.py").write_text(MODULE)
-    for command in ("prune-report", "roofline"):
-        line = commands.refused(command, "{}/module.py", "--arg", "indptr=i32[9]")
-        assert "--arg is for a" in line, command
-        assert "function, named as file.py:function" in line

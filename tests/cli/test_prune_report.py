@@ -9,17 +9,13 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from asmtune.cli.app import app
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.predict.score.rules import RULES
 from tests.command_lines import Commands
 
-REPOSITORY = Path(__file__).parents[2]
 SMALL = (
     "prune-report", "tiled_matmul", "--shape", "M=512,N=512,K=512", "--axis", "BLOCK_M=64",
     "--axis", "BLOCK_N=64", "--axis", "BLOCK_K=32", "--axis", "num_warps=4",
@@ -136,19 +132,6 @@ def test_a_saved_report(commands: Commands) -> None:
             assert again.out == commands.run(*small, "--format", form).out
 
 
-def test_output(commands: Commands) -> None:
-    """A file is replaced whole by what stdout would show; stdout stays empty."""
-    path, link = commands.folder / "report", commands.folder / "link"
-    path.write_text("old")
-    link.hardlink_to(path)
-    asked = ("prune-report", "{}/doubled.py", "--format", "csv")
-    ran = commands.run(*asked, "--output", str(path))
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert path.read_text() == commands.run(*asked).out
-    assert link.read_text() == "old"
-    assert not [*commands.folder.glob("*.part")]
-
-
 @pytest.mark.parametrize(
     ("kernel", "axes", "says"),
     [
@@ -215,22 +198,6 @@ def test_an_autotuned_function(commands: Commands) -> None:
     (report,) = json.loads(ran.out)["reports"]
     configs = [(v["config"]["BLOCK"], v["config"]["num_warps"]) for v in report["verdicts"]]
     assert sorted(configs) == [(64, 2), (64, 4)]
-
-
-def test_listings(commands: Commands) -> None:
-    """Targets, features, rules and kernels are listed, the latter by a report without one."""
-    targets = json.loads(commands.run("targets", "--format", "json").out)
-    assert {"A100", "H200", "B200"} <= {row["target"] for row in targets}
-    features = json.loads(commands.run("model", "features", "--format", "json").out)
-    assert [row["feature"] for row in features] == list(FEATURES)
-    rules = json.loads(commands.run("model", "rules", "--format", "json").out)
-    assert [row["rule"] for row in rules] == [rule.name for rule in RULES]
-    for names, word in ((("targets",), "H200"), (("model", "features"), "regs_per_thread")):
-        ran = commands.run(*names)
-        assert (ran.code, ran.err) == (0, "")
-        assert word in ran.out
-    assert ", matmul, " in commands.refused("prune-report")
-    assert ", matmul, " in commands.refused("prune-report", "no_such_kernel")
 
 
 def test_help(commands: Commands) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from asmtune.core.config import Config
-from asmtune.core.hardware.descriptor import descriptor_of
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
@@ -92,40 +90,6 @@ def test_it_is_kept_and_ranked_on_each_target(
         assert f"{target}: stored {LAST}: rank 4 of 4, " in text
         assert f"{target}: stored: config of the record" in text
     assert "--stored is for kernels" in commands.refused(*stored(record, kernel=saved))
-
-
-def test_a_config_that_does_not_fit_has_its_reason(
-    commands: Commands, record: TuneRecord, tmp_path: Path
-) -> None:
-    """On a target of 64 threads it is dropped, and the table shows it with the limit."""
-    small = descriptor_of(load_target("H200")) | {"name": "small", "aliases": []}
-    (tmp_path / "small.json").write_text(json.dumps(small | {"max_threads_per_block": 64}))
-    line = stored(record, "--target", str(tmp_path / "small.json"))
-    report = reported(commands, *line)["small"]
-    own = verdict_on(report, WINNER)
-    assert (own["kept"], own["dropped_at"]) == (False, "rules")
-    assert [reason["rule"] for reason in own["reasons"]] == ["threads", "stored"]
-    assert report["stored"] == WINNER.to_dict()
-    text = commands.run(*line).out
-    dropped = "dropped, threads: 4 warps are 128 threads, over 64 a program"
-    assert f"small: stored {WINNER}: {dropped}" in text
-    (row,) = (line for line in text.splitlines() if line.startswith(" stored"))
-    assert "threads" in row
-
-
-@pytest.mark.parametrize("target", ["H200", "MI300X"])
-def test_a_cap_that_was_added(
-    target: str, commands: Commands, record: TuneRecord, tmp_path: Path
-) -> None:
-    """A winner with a derived maxnreg belongs to the space, and the other rows are as without."""
-    capped = WINNER.with_cap(64)
-    save(tmp_path, replace(record, winner=capped, measurements=()))
-    found = reported(commands, *stored(record, "--target", target))[target]
-    plain = reported(commands, "prune-report", "{}/doubled.py", "--target", target)[target]
-    assert found["stored"] == capped.to_dict()
-    assert verdict_on(found, capped)["reasons"][-1]["rule"] == "stored"
-    others = [one["config"] for one in found["verdicts"] if one["config"] != capped.to_dict()]
-    assert sorted(map(str, others)) == sorted(str(one["config"]) for one in plain["verdicts"])
 
 
 def test_what_names_no_config_of_the_space(commands: Commands, record: TuneRecord) -> None:

@@ -48,27 +48,6 @@ def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
     assert (refused.code, "target 'H2OO' is unknown" in refused.err) == (2, True)
 
 
-FORKS = """
-import multiprocessing, sys
-def asks():
-    from triton.runtime.autotuner import Autotuner
-    print("asmtune" in Autotuner.run.__code__.co_filename, flush=True)
-child = multiprocessing.get_context("fork").Process(target=asks)
-child.start()
-child.join()
-asks()
-print("asmtune" in sys.modules["triton"].autotune.__code__.co_filename)
-"""
-
-
-@pytest.mark.slow(seconds=2)
-def test_triton_is_patched_wherever_it_is_imported(tmp_path: Path) -> None:
-    """A forked process that is the first to import Triton is patched."""
-    (tmp_path / "forks.py").write_text(FORKS)
-    ran = asmtune_run(tmp_path, "forks.py")
-    assert (ran.out.split(), ran.err) == (["True", "True", "True"], "")
-
-
 def test_python_without_site_is_refused(tmp_path: Path) -> None:
     """Nothing can be put before a program of `python -S`, and one line says so."""
     packages = os.pathsep.join([str(REPOSITORY), *filter(None, sys.path)])
@@ -132,14 +111,6 @@ def test_threads_outlive_the_script(tmp_path: Path) -> None:
     assert ran.out == "True\n"
     assert "lib.late" in ran.err
     assert "lib.child" not in ran.err
-
-
-def test_rules_of_buckets_that_name_nothing(tmp_path: Path) -> None:
-    """A rule that changed no key of the program is told in one line, and the exit code stays."""
-    (tmp_path / "plain.py").write_text("import sys; sys.exit(3)")
-    ran = asmtune_run(tmp_path, "--bucket", "pow2(seqlen)", "-q", "plain.py")
-    line = "asmtune: bucket pow2(seqlen) changed no key: the program has no kernel of triton.auto"
-    assert (ran.code, ran.err) == (3, f"{line}tune\n")
 
 
 SERVES = """

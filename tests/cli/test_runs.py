@@ -34,15 +34,6 @@ def test_runs_are_listed(runs: list[str], commands: Commands) -> None:
     assert runs[0] not in none.out
 
 
-def test_a_damaged_run_hides_no_other(runs: list[str], commands: Commands) -> None:
-    """A file that cannot be read is told on stderr, and the others are listed."""
-    (commands.folder / "cache" / "runs" / f"{runs[0]}.jsonl").write_text("damaged\n")
-    ran = commands.run("runs")
-    assert ran.code == 0
-    assert f"{runs[0]}.jsonl, line 1: not JSON" in ran.err
-    assert runs[1] in ran.out
-
-
 def test_a_run_is_shown_by_an_id_its_beginning_and_a_path(
     runs: list[str], commands: Commands
 ) -> None:

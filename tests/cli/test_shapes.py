@@ -47,14 +47,6 @@ def test_shapes_are_read_in_order(
     assert [read for _, read in read_shapes(path)] == shapes
 
 
-def test_where_a_shape_stands(tmp_path: Path) -> None:
-    """Each shape comes with its line, empty lines and remarks counted."""
-    path = tmp_path / "shapes.txt"
-    path.write_text("\ufeff# first\n\nM=1,N=2,\n   # none\nM=3,N=4 # last\n", encoding="utf-8")
-    places = [where for where, _ in read_shapes(path)]
-    assert places == [f"--shapes {path}, line 3", f"--shapes {path}, line 5"]
-
-
 def test_what_is_tuned(tmp_path: Path) -> None:
     """Shapes are tuned once each; without any the module's own are, and one must be given else."""
     path = tmp_path / "shapes.txt"

@@ -15,9 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.core import TyperGroup
 
-from asmtune.cli import main
 from asmtune.cli.output import print_line, write_note, write_result
 from asmtune.report.cells import plain_table
 from tests.command_lines import Commands
@@ -53,15 +51,6 @@ def test_a_stdout_that_fails(arguments: tuple[str, ...]) -> None:
     # The reader has gone before the first byte, however little is written.
     ran = shell("{ sleep 0.2; asmtune; echo $? >&2; } | true", *arguments)
     assert (ran.stdout, ran.stderr) == ("", "141\n")
-
-
-@pytest.mark.slow(seconds=2)
-def test_streams_that_are_closed() -> None:
-    """Errors go nowhere else without a stderr; with no stream at all, no file becomes one."""
-    ran = shell("asmtune 2>&-", "prune-report", "matmull")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "")
-    ran = shell("asmtune <&- >&- 2>&-", "model", "rules")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
 
 
 def test_encodings_without_lines() -> None:
@@ -122,17 +111,6 @@ def test_the_terminal_sets_the_width(columns: int, env: dict[str, str], shown_as
     assert "\n".join(lines) + "\n" == wanted
 
 
-@pytest.mark.parametrize("columns", ["", "0", "many"])
-def test_a_pipe_has_no_width(
-    columns: str, commands: Commands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a pipe nothing is wrapped or left out, unless COLUMNS sets a width."""
-    monkeypatch.setenv("COLUMNS", columns)
-    ran = commands.run("prune-report", str(GOLDEN / "targets.json"))
-    assert "left out" not in ran.out
-    assert max(map(len, ran.out.splitlines())) > 120
-
-
 EVIL = "[red]x[/red] [/] \x1b[31m\x1b]0;t\x07 \u202e\u2066 \x9b1m"
 
 
@@ -165,23 +143,6 @@ def test_names_in_errors_are_no_codes(commands: Commands) -> None:
         assert ran.err.rstrip("\n").isprintable(), ascii(ran.err)
 
 
-@pytest.mark.parametrize("step", ["parse_args", "resolve_command", "invoke"])
-def test_ctrl_c_while_arguments_are_read(
-    step: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Ctrl-C while the group reads the command line is the same line as within a command."""
-
-    def pressed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(TyperGroup, step, pressed)
-    monkeypatch.setattr(sys, "argv", ["asmtune", "model", "rules"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 130
-    assert capsys.readouterr().err == "asmtune: interrupted\n"
-
-
 def interrupted(after_s: float, *arguments: str) -> tuple[int, str]:
     """Press Ctrl-C so many seconds after the start; the exit code and stderr."""
     process = subprocess.Popen(
@@ -195,28 +156,6 @@ def interrupted(after_s: float, *arguments: str) -> tuple[int, str]:
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     return process.returncode, err
-
-
-HALF_MADE = """
-import signal, sys
-import asmtune.cli as cli
-
-class Archive:
-    def __init__(self):
-        signal.raise_signal(signal.SIGINT)
-        self.writing = False
-    def __del__(self):
-        assert not self.writing
-
-cli._run = Archive
-cli.main()
-"""
-
-
-def test_ctrl_c_in_what_is_half_made() -> None:
-    """An object that Ctrl-C leaves half made, and that fails as it goes, adds no traceback."""
-    done = subprocess.run([sys.executable, "-c", HALF_MADE], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (130, "asmtune: interrupted\n")
 
 
 @pytest.mark.slow(seconds=5)

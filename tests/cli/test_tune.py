@@ -96,34 +96,6 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
     return fake
 
 
-def test_a_target_of_ones_own(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Tuning ranks by the descriptor that is given; by the GPU's own where none is."""
-    workshop.answers = [tuned] * 4
-    shown = commands.run("targets", "show", "H200", "--format", "json").out
-    (commands.folder / "mine.json").write_text(shown.replace('"H200"', '"mine"', 1))
-    assert commands.run("tune", "{}/doubled.py", "--target", "{}/mine.json").code == 0
-    assert workshop.target.name == "mine"
-    assert commands.run("tune", "{}/doubled.py").code == 0
-    assert workshop.target is None
-    assert "target 'H2OO' is unknown" in commands.refused("tune", "x.py", "--target", "H2OO")
-
-
-def test_a_table(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Every shape of the module is tuned, has a line on stderr and a row of the table."""
-    workshop.answers = [tuned, lambda job: tuned(job, 40.0)]
-    ran = commands.run("tune", "{}/doubled.py")
-    assert ran.code == 0, ran.err
-    assert ran.out.startswith("doubled fp16 on NVIDIA H200\n")
-    rows = [[cell.strip() for cell in line.split("│")] for line in ran.out.splitlines()]
-    tail = ["-", "1", "4", "3", "1.5", "20250304-050607-x-06be"]
-    for n, us, default in ((4096, "10.0", "20.0"), (100, "40.0", "80.0")):
-        assert [f"n={n}", "256", "4", "3", us, default, "2.00", us, us, *tail] in rows
-    mean = "2 problems: 2 tuned; 2.00 times as fast as the default, geometric mean of 2"
-    assert mean in ran.out
-    told = "doubled n=4096: 10.0 us, 2.00 times as fast as the default; 4 compiled"
-    assert [line.startswith(told) for line in ran.err.splitlines()] == [True, False]
-
-
 def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
     """A job has tensors with memory, the key that a decorator would have, and the module's path."""
     workshop.answers = [tuned, tuned]
@@ -229,20 +201,6 @@ def test_one_that_fails(workshop: FakeWorkshop, commands: Commands) -> None:
     assert "n=4096: no config of doubled can run" in ran.out
     assert "2 problems: 1 tuned, 1 failed" in ran.out
     assert commands.run("tune", "{}/doubled.py").code == 1
-
-
-def test_no_memory_for_a_shape(workshop: FakeWorkshop, commands: Commands) -> None:
-    """A shape whose tensors cannot be made costs itself alone."""
-    path = commands.folder / "doubled.py"
-    old = "    x = torch.empty("
-    assert old in path.read_text()
-    new = '    if device != "meta" and shape["n"] > 1000:\n        raise MemoryError("all of it")\n'
-    path.write_text(path.read_text().replace(old, new + old))
-    workshop.answers = [tuned]
-    ran = commands.run("tune", "{}/doubled.py")
-    assert ran.code == 1
-    assert "failed: kernel doubled on n=4096: MemoryError: all of it" in ran.err
-    assert [job.key.shape for job in workshop.jobs] == [{"n": 100}]
 
 
 def test_one_shape_at_a_time(commands: Commands) -> None:
@@ -358,21 +316,6 @@ def test_recorded_keys(workshop: FakeWorkshop, commands: Commands) -> None:
     assert [config.kwargs["BLOCK"] for config in first.space.configs()] == [128, 256]
     changed = "asmtune: kernel __main__.double has changed since its keys were recorded: tuned as"
     assert ran.err.count(changed) == 1
-
-
-def test_recorded_keys_that_cannot_be_tuned(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Options of shapes, an unknown kernel, and a script that is gone are told in one line."""
-    path = recorded(commands, 64)
-    for given in (("--shape", "n=4"), ("--dtype", "fp16"), ("--search-held-tiles",)):
-        said = commands.refused("tune", "--from", path, *given)
-        assert f"{given[0]} and --from: recorded keys have their own shapes" in said
-    said = commands.refused("tune", "triple", "--from", path)
-    assert "no key of kernel triple: the file has __main__.double" in said
-    (commands.folder / "serves.py").unlink()
-    ran = commands.run("tune", "--from", path)
-    assert ran.code == 1
-    assert "serves.py cannot be imported here (kernel file" in ran.err
-    assert "no such file): install its package" in ran.err
 
 
 ROWS = """

@@ -135,16 +135,3 @@ def test_a_read_only_folder_serves(target: Target, small_disk: Path) -> None:
     assert new[0] == old
     assert [path.name for path in stand_in(settings).glob("*/*")] == [f"{new[1]}.json.gz"]
     assert ArtifactCache.of(settings).trim() == 0
-
-
-def test_a_folder_that_is_deleted_meanwhile(target: Target, empty_settings: Settings) -> None:
-    """A folder that goes away between two configs is made again."""
-    lowering = Lowering(scale_problem(), target, 30)
-    found = compile_configs(lowering, CONFIGS, Hooks(digest_of, admit), empty_settings)
-    next(found)
-    subprocess.run(["rm", "-r", str(empty_settings.artifacts_dir)], check=True)
-    digests = [outcome.digest for _, outcome in found if isinstance(outcome, CompiledConfig)]
-    assert len(digests) == 2
-    assert all(
-        isinstance(ArtifactCache.of(empty_settings).get(digest), Artifact) for digest in digests
-    )

@@ -172,16 +172,6 @@ def test_a_compile_keeps_to_the_users_limit_of_memory() -> None:
     assert (ended.returncode, ended.stdout) == (0, "3 compiled\n"), ended.stderr
 
 
-@pytest.mark.slow(seconds=8)
-def test_early_workers_disturb_no_other_process() -> None:
-    """Processes forked and spawned while workers start end as usual, and workers with theirs."""
-    tag = uuid.uuid4().hex
-    ended = run("warm", ASMTUNE_TEST_TAG=tag)
-    said = ["exit code 7", "spawned", "3 compiled"]
-    assert (ended.returncode, ended.stdout.splitlines()) == (0, said), ended.stderr
-    assert comes_true(lambda: not tagged(tag), 10), tagged(tag)
-
-
 @pytest.mark.slow(seconds=10)
 def test_a_fork_after_a_parallel_report_compiles_as_well() -> None:
     """A process that forked off after children were in use has children of its own."""

@@ -64,30 +64,6 @@ def test_dtypes_equal(dtype: torch.dtype, shared_sandbox: Sandbox, target: Targe
         check(product_problem(dtype), Config(TILE), target, shared_sandbox)
 
 
-@pytest.mark.parametrize("n", [1, 16, 17, 1 << 40])
-def test_integers_equal(n: int, shared_sandbox: Sandbox, target: Target) -> None:
-    """One becomes a constant, sixteen is known to divide, large ones take 64 bits."""
-    check(scale_problem(n), Config({"BLOCK": 256}), target, shared_sandbox)
-
-
-@triton.jit(do_not_specialize=["n"])
-def _unspecialised(x_ptr, n, flag, factor, extra=3, BLOCK: tl.constexpr = 64):
-    at = tl.arange(0, BLOCK)
-    value = tl.load(x_ptr + at, mask=at < n) * factor + extra
-    if flag:
-        value += 1.0
-    tl.store(x_ptr + at, value, mask=at < n)
-
-
-def test_defaults_and_do_not_specialize(shared_sandbox: Sandbox, target: Target) -> None:
-    """Default values, booleans, floats and `do_not_specialize` are bound as in a launch."""
-    arguments = {"x_ptr": tensor(torch.float32), "n": 16, "flag": True, "factor": 0.5}
-    problem = Problem(_unspecialised, arguments, (1,))
-    artifact = check(problem, Config({}), target, shared_sandbox)
-    assert "%n: i32 loc" in artifact.outputs["ttir"]
-    check(problem, Config({"BLOCK": 128}), target, shared_sandbox)
-
-
 @triton.jit
 def _of_tuple(pointers, sizes, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -15,7 +13,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 from tests import gluon_kernels as kernels
-from tests.compile.making import accepted, compiled, sketch_one
+from tests.compile.making import accepted, sketch_one
 
 
 def lowering(target: str = "H200", problem: Problem | None = None) -> Lowering:
@@ -94,17 +92,3 @@ def test_instructions_that_a_device_lacks_are_a_failure(settings: Settings) -> N
     failure = lowered if isinstance(lowered, Failure) else compile_one(lowered, settings)
     assert failure.kind in ("kernel", "compiler")
     assert "tcgen05" in str(failure)
-
-
-def test_edited_ir_of_a_gluon_kernel_begins_at_ttgir(tmp_path: Path, settings: Settings) -> None:
-    """A file of TTIR is refused in a line; one of TTGIR takes the place of the front end's."""
-    ttir, ttgir = tmp_path / "edited.ttir", tmp_path / "edited.ttgir"
-    ttir.write_text("module {}")
-    refused = lowering().request(Config({"BLOCK": 1024}, ir_override=str(ttir)))
-    assert refused.detail == (
-        "ir_override=edited.ttir: a Gluon kernel has no TTIR; give .ttgir, .llir or .ptx"
-    )
-    own = compiled(lowering(), Config({"BLOCK": 1024}), settings)
-    ttgir.write_text(own.outputs["ttgir"])
-    edited = compiled(lowering(), Config({"BLOCK": 1024}, ir_override=str(ttgir)), settings)
-    assert edited.outputs["ttgir"].count("tt.load") == own.outputs["ttgir"].count("tt.load")

@@ -121,15 +121,6 @@ def test_an_assertion_of_the_compiler(sandbox: Sandbox, target: Target) -> None:
     assert isinstance(compiled_in(sandbox, request, 60), Artifact)
 
 
-@pytest.mark.slow
-def test_a_child_that_died_before(sandbox: Sandbox, target: Target) -> None:
-    """A child that was killed while it had nothing to do is replaced unnoticed."""
-    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
-    os.kill(leader_of(sandbox), signal.SIGKILL)
-    time.sleep(0.2)
-    assert isinstance(compiled_in(sandbox, lowered(target), 60), Artifact)
-
-
 def test_memory_limit(target: Target) -> None:
     """A child that may not have the memory to start, or to compile, is a failure."""
     small = Sandbox(64 << 20)
@@ -140,26 +131,6 @@ def test_memory_limit(target: Target) -> None:
     assert outcome.kind == "memory"
     assert "64 MiB: ASMTUNE_COMPILE_MEMORY_MB" in outcome.detail
     assert "\n" not in str(outcome)
-
-
-@pytest.mark.slow
-def test_threads_take_turns(target: Target, sandbox: Sandbox) -> None:
-    """Threads that compile at once each get their own artifact, from one child."""
-    requests = [
-        lowered(target, Config({"BLOCK": block}, num_warps=warps))
-        for block in (64, 128, 256)
-        for warps in (1, 2, 4)
-    ]
-    assert isinstance(compiled_in(sandbox, requests[0], 60), Artifact)
-    child = leader_of(sandbox)
-    with ThreadPoolExecutor(len(requests)) as threads:
-        made = list(threads.map(lambda request: compiled_in(sandbox, request, 60), requests))
-    assert leader_of(sandbox) == child
-    for request, artifact in zip(requests, made, strict=True):
-        assert isinstance(artifact, Artifact), artifact
-        assert artifact.outputs["ttir"] == request.ttir
-        assert artifact.metadata["num_warps"] == request.options["num_warps"]
-        assert artifact.digest == request.digest
 
 
 def test_compiles_at_once_have_a_child_each(target: Target) -> None:

@@ -137,16 +137,6 @@ def test_what_is_no_ir_is_refused(
     assert isinstance(compiled(lowering, CONFIG, settings), Artifact)  # the child is well
 
 
-def test_a_ttgir_of_other_warps_is_refused(
-    lowering: Lowering, settings: Settings, write: Write
-) -> None:
-    """A module for eight warps would be launched with four."""
-    other = compiled(lowering, Config({"BLOCK": 256}, num_warps=8), settings)
-    failure = refused(lowering, write("row_sum.ttgir", other.outputs["ttgir"]), settings)
-    assert failure.kind == "override"
-    assert "256 threads" in failure.detail
-
-
 def test_sketches_are_of_the_file(lowering: Lowering, settings: Settings, write: Write) -> None:
     """An edited TTGIR is what its sketch shows, with the digest that its artifact will have."""
     text = compiled(lowering, CONFIG, settings).outputs["ttgir"]

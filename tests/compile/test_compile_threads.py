@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from asmtune.base.errors import ProblemError
 from asmtune.base.settings import Settings
-from asmtune.compile import sandbox, worker
+from asmtune.compile import sandbox
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import Hooks, compile_configs, sketch_configs, warm
 from asmtune.compile.worker import CompiledConfig, Workers
@@ -207,19 +206,6 @@ def test_warm_workers(target: Target, patient: Settings, no_workers: None) -> No
     made = dict(sketch_configs(lowering, CONFIGS, hooks(), patient))
     assert all(isinstance(outcome, CompiledConfig) for outcome in made.values())
     assert set(descendants(CHILD)) - before == started
-
-
-@pytest.mark.parametrize(("asked", "most"), [(1, 1), (8, 8), (4096, None)])
-def test_more_workers_than_cpus(asked: int, most: int | None) -> None:
-    """A few times the CPUs compile at once, whatever is asked for, and a warning says so."""
-    worker._warn_of_limit.cache_clear()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        jobs = Workers(asked).jobs
-    assert jobs == (most or max(8, 4 * len(os.sched_getaffinity(0))))
-    assert [f"{asked} compiles at once" in str(one.message) for one in caught] == [True] * (
-        not most
-    )
 
 
 @pytest.mark.slow

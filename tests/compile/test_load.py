@@ -9,23 +9,21 @@ from typing import Any
 import pytest
 import torch
 import triton
-import triton.language as tl
 from triton.backends.nvidia import driver
 
 from asmtune.base.settings import Settings
 from asmtune.compile import load
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.load import Binary, launch_values
+from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.triton_api import launching
 from tests.compile.making import compiled
 from tests.gpu import argument_kernels
-from tests.sample_kernels import scale_problem, tensor
+from tests.sample_kernels import scale_problem
 
 
 @pytest.mark.parametrize(("machine", "code"), [("H200", "cubin"), ("MI355X", "hsaco")])
@@ -116,22 +114,6 @@ def test_a_launcher_needs_no_source(
     third = len(recorded.made) // 3
     assert third >= 1
     assert recorded.made == recorded.made[:third] * 3
-
-
-def test_values_are_complete() -> None:
-    """A hook and a launch see arguments, defaults, heuristics and options by name."""
-    arguments = {"x_ptr": tensor(torch.float32), "n": 7}
-    problem = Problem(with_defaults, arguments, (1,))
-    values = launch_values(problem, Config({"BLOCK": 64}, num_warps=8))
-    assert values["FULL"] is False
-    assert (values["SCALE"], values["BLOCK"], values["num_warps"], values["n"]) == (3, 64, 8, 7)
-    assert launch_values(problem, Config({"BLOCK": 64, "SCALE": 5}))["SCALE"] == 5
-
-
-@triton.heuristics({"FULL": lambda values: values["n"] % values["BLOCK"] == 0})
-@triton.jit
-def with_defaults(x_ptr, n, FULL: tl.constexpr, BLOCK: tl.constexpr, SCALE: tl.constexpr = 3):
-    tl.store(x_ptr, n)
 
 
 def test_from_the_cache(target: Target, settings: Settings, tmp_path: Path) -> None:

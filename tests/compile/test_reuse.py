@@ -14,17 +14,15 @@ import pytest
 import torch
 from triton import knobs
 from triton.backends.nvidia import compiler as stages
-from triton.runtime.driver import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.load import hand_to_triton, hash_triton
+from asmtune.compile.load import hand_to_triton
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.triton_api import caches
 from asmtune.triton_api.jit_functions import jit_function
 from tests import gluon_kernels, tuning_support
 from tests.compile.making import accepted, compiled
@@ -189,24 +187,6 @@ def test_a_user_who_watches_sees_triton_compile(
     assert scaled.files() == {}
 
 
-def test_another_gpu_takes_nothing(scaled: Place) -> None:
-    """An artifact for a GPU that is not here is not handed over; without a GPU none is."""
-    assert not scaled.hand(80)
-    assert not hand_to_triton(scaled.lowering, scaled.config, scaled.cache)
-    assert scaled.files() == {}
-
-
-def test_a_process_without_cuda_takes_nothing(
-    scaled: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No GPU is asked where none is used so far: processes may be forked later."""
-    asked: list[Any] = []
-    monkeypatch.setattr(driver, "_active", None)
-    monkeypatch.setattr(type(driver), "default", property(asked.append))
-    assert not hand_to_triton(scaled.lowering, scaled.config, scaled.cache)
-    assert asked == []
-
-
 @pytest.mark.parametrize("output", ["ttgir", "llir", "ptx"])
 def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
     """TTGIR that Triton does not make, or an artifact that lacks a stage, leads to a compile."""
@@ -224,15 +204,6 @@ def test_another_text_is_not_handed_over(output: str, scaled: Place) -> None:
     own = scaled.launch()
     assert own.asm["ttgir"] == artifact.outputs["ttgir"]
     assert own.asm["cubin"] == artifact.cubin
-
-
-def test_tritons_backend_is_left_alone(scaled: Place) -> None:
-    """A later compile of another config runs Triton's own stages, also after a refusal."""
-    assert scaled.hand()
-    assert scaled.hand()  # now Triton's cache has it
-    other = replace(scaled, config=Config({"BLOCK": 512}))
-    assert not other.hand()
-    assert other.launch().asm["cubin"] != scaled.launch().asm["cubin"]
 
 
 @pytest.mark.slow(seconds=5)
@@ -256,16 +227,3 @@ def test_the_launch_after_a_tuning_compiles_nothing(
     assert compiled.metadata.num_warps == config.num_warps
     written = {file.suffix for file in folder.rglob("*") if file.is_file()}
     assert {".source", ".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".json"} == written
-
-
-@pytest.mark.parametrize(("capability", "times"), [(90, 1), (80, 0)])
-def test_triton_hashes_its_files_early(
-    capability: int, times: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where an artifact will be handed over, the key of Triton's cache is made before; not else."""
-    hashed: list[int] = []
-    monkeypatch.setattr(caches, "triton_key", lambda: hashed.append(1))
-    lowering = Lowering(scale_problem(), load_target("H200"), 30)
-    with launching_on(capability):
-        hash_triton(lowering)
-    assert len(hashed) == times

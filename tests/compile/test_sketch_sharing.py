@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
-from asmtune.compile.back_end import BackEnd
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, families, sketch_configs, tiles
+from asmtune.compile.lower import Lowering
+from asmtune.compile.pool import Hooks, sketch_configs, tiles
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure, Sketch
-from asmtune.predict.features.sketch.reader import SketchReader
 from tests.compile.making import accepted, sketch_one
 from tests.compile.readings import admit, whole
 from tests.sample_kernels import product_problem
@@ -33,11 +30,6 @@ SPACE = [
 ]
 
 
-def asked(request: LowerRequest) -> dict[str, Any]:
-    """A request as a child gets it."""
-    return {"ttir": request.ttir, "options": request.options, "machine": request.machine}
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_together_as_one_by_one(
     jobs: int, target: Target, empty_settings: Settings, settings: Settings
@@ -51,22 +43,6 @@ def test_together_as_one_by_one(
         single = sketch_one(request, empty_settings)
         assert isinstance(single, Sketch)
         assert found[position].reading == single  # type: ignore[union-attr]
-
-
-def test_readings_are_shared_by_the_cap_alone(target: Target) -> None:
-    """A profile read after another cap's is the profile that is read first."""
-    configs, lowering, back_end = SPACE, Lowering(product_problem(), target, 30), BackEnd()
-    reader, sketches = SketchReader(target), []
-    for config in configs:
-        request = accepted(lowering, config)
-        made = back_end.sketch(asked(request))
-        assert not isinstance(made, Failure)
-        sketches.append(Sketch(request.digest, "sm_90", made["ttgir"], made["metadata"]))
-    in_order = [reader(sketch) for sketch in sketches]
-    # Each is read after one of another tile, so that nothing is shared.
-    for place, sketch in enumerate(sketches):
-        reader(sketches[(place + len(sketches) // 2) % len(sketches)])
-        assert reader(sketch) == in_order[place]
 
 
 def _lower(config: Config) -> Failure:
@@ -100,15 +76,3 @@ def test_shares_of_tiles(configs: list[Config], most: int) -> None:
         assert [str(config) for config in picked] == [pair[1].detail for pair in share]  # type: ignore[union-attr]
         assert len({config.kwargs["B"] for config in picked}) == 1
         assert len(share) <= most
-
-
-@given(CONFIGS)
-def test_families_lose_nothing(configs: list[Config]) -> None:
-    """Every config is in one family, and a family's differ in stages alone."""
-    found = list(families(configs, _lower))
-    assert sorted(position for family in found for position, _ in family) == list(
-        range(len(configs))
-    )
-    for family in found:
-        picked = [configs[position] for position, _ in family]
-        assert len({(c.kwargs["B"], c.num_warps, c.maxnreg) for c in picked}) == 1

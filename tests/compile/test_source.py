@@ -39,8 +39,6 @@ Edit = Callable[[str], str]
 
 NUMBERS = itertools.count()
 
-KERNELS = Path(__file__).parents[2] / "kernels"
-
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
@@ -137,13 +135,6 @@ def test_docstring_alone() -> None:
     assert text_of("'Nothing.'") == ""
     nested = "'A module.'\nclass A:\n    'A class.'\n    def f(x):\n        'A method.'\n"
     assert text_of(nested) == "class A:\n\n    def f(x):\n        pass"
-
-
-@pytest.mark.parametrize("text", ["f'a'", "b'a'", "1", "'a'.x", "('a', 'b')", "print('a')"])
-def test_what_is_no_docstring(text: str) -> None:
-    """First expressions other than a plain string count, and so does a later string."""
-    assert text_of(f"def f(x):\n    {text}") != text_of("def f(x):\n    pass")
-    assert text_of("def f(x):\n    'a'\n    'b'") != text_of("def f(x):\n    'a'")
 
 
 def test_text_does_not_depend_on_python() -> None:

@@ -16,14 +16,12 @@ from asmtune.base.settings import Settings
 from asmtune.compile import artifacts
 from asmtune.compile.artifacts import ArtifactCache, StoredTtir
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, sketch_configs
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.triton_api import caches
 from asmtune.triton_api.compiler import Toolchain
 from tests.compile.making import accepted, sketch_one
-from tests.compile.readings import digest_of
 from tests.sample_kernels import asks_for_warps, scale_problem, tensor
 
 CONFIG = Config({"BLOCK": 512})
@@ -148,14 +146,6 @@ def test_kernels_of_one_source_stay_apart(target: Target, empty_settings: Settin
     assert ["bf16" in text for text in texts] == [False, True]
 
 
-def test_a_value_without_a_text_is_not_stored(target: Target, empty_settings: Settings) -> None:
-    """TTIR that depends on an object whose text is an address is made each time."""
-    made = lowering(scale_problem(), target, empty_settings)
-    made.__dict__["_source"] = repr(object())
-    ttir(made)
-    assert files(empty_settings, "ttir") == []
-
-
 def test_what_options_decide_is_not_stored(target: Target, empty_settings: Settings) -> None:
     """TTIR of a kernel that asks for its warps is made for each number of them."""
     problem = Problem(asks_for_warps, {"x_ptr": tensor(torch.int32)}, (1,))
@@ -182,12 +172,3 @@ def test_damage_is_repaired(
     assert sketch_one(request, empty_settings) == sketch
     hasty = replace(empty_settings, compile_timeout_s=1e-4)  # a stage would fail
     assert sketch_one(request, hasty) == sketch
-
-
-def test_the_folders_limit_holds_for_them(target: Target, empty_settings: Settings) -> None:
-    """A run that makes nothing but sketches keeps to the limit of the artifacts as well."""
-    limited = replace(empty_settings, artifacts_bytes=0)
-    front = lowering(scale_problem(), target, limited)
-    made = sketch_configs(front, [CONFIG], Hooks(digest_of, lambda *_: None), limited)
-    assert len(list(made)) == 1
-    assert files(limited, "ttir") == files(limited, "sketch") == []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -41,30 +38,3 @@ def staged(x_ptr, n, STAGES: tl.constexpr, BLOCK: tl.constexpr):
     for _ in tl.range(tl.cdiv(n, BLOCK), num_stages=STAGES):
         tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
         at += BLOCK
-
-
-def check_listener(
-    kernel: Any, launch: Callable[[], Any], heard: list[dict[str, Any]], *, alone: bool
-) -> None:
-    """That Triton's listener hears of a tuning once, of a stored config once, of memory never.
-
-    Args:
-        kernel: not launched yet.
-        launch: launches it, with one key each time.
-        heard: what the listener was told.
-        alone: whether it has one config, which is not tuned.
-    """
-    for _ in range(2):
-        launch()
-    if alone:
-        assert heard == []
-        return
-    (told,) = heard
-    assert isinstance(told["fn"], triton.JITFunction)
-    assert told["best_config"] in told["configs_timings"]
-    assert len(told["configs_timings"]) == 2
-    assert told["duration"] > 0
-    assert not told["cache_hit"]
-    kernel.cache.clear()
-    launch()
-    assert (heard[1]["cache_hit"], heard[1]["duration"]) == (True, None)

@@ -22,8 +22,8 @@ from asmtune.core.space.space import Space
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.database import Store
+from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import StoredPrediction
-from asmtune.store.seeds import KeyedConfigs
 from asmtune.tuning.request import TuningRequest, key_of, provenance
 from tests import tuning_support as support
 

@@ -8,7 +8,6 @@ killed. Ranks are forked off one process, which has imported PyTorch for all of 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -27,7 +26,6 @@ import torch.distributed as dist
 import triton
 
 from asmtune import asm_autotune
-from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.runtime import choosing
@@ -35,9 +33,6 @@ from asmtune.runtime.rank_agreement import RankAgreement, RankJob, current_job
 from tests.dispatch import torch_kernels
 from tests.dispatch.torch_support import Imagined
 from tests.store.children import finish, start
-
-WAIT_S = 60.0
-FALLBACK = Config({"BLOCK": 1})
 
 
 def hooked(_: Any) -> None:
@@ -47,11 +42,11 @@ def hooked(_: Any) -> None:
 SPACE = [Config({"BLOCK": 2**i}, pre_hook=hooked) for i in range(4, 12)]
 
 
-def matter(job: RankJob, name: str, device: str = "NVIDIA H200") -> RankAgreement:
+def matter(job: RankJob, name: str) -> RankAgreement:
     """Give what a scene agrees on."""
     made_with = Provenance("source", "space", "3", "2", "0", "1", "now")
-    key = TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, device)
-    return RankAgreement(job, key, made_with, lambda: [*SPACE, FALLBACK])
+    key = TuneKey(f"m.{name}", {"n": 8}, {"x": "fp16"}, "NVIDIA H200")
+    return RankAgreement(job, key, made_with, lambda: SPACE)
 
 
 class Player:
@@ -66,32 +61,17 @@ class Player:
         self.tuned: list[str] = []
         self.own = SPACE[rank]
 
-    def after(self, name: str) -> None:
-        """Wait until a rank has begun to resolve a key."""
-        self.store.wait([f"began {name}"])
-
-    def play(
-        self,
-        name: str,
-        *,
-        work: Callable[[], None] = lambda: None,
-        known: Config | None = None,
-        wait_s: float = WAIT_S,
-        device: str = "NVIDIA H200",
-    ) -> dict[str, Any]:
-        """Agree on a config; where it is this rank's turn, it works first."""
+    def play(self, name: str, *, work: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        """Agree on a config; a rank that resolves the key works first."""
 
         def resolve() -> Config:
             self.tuned.append(name)
-            with contextlib.suppress(dist.DistNetworkError):  # lost, as some scene has it
-                self.store.set(f"began {name}", "")
             work()
             return self.own
 
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            agreement = matter(self.job, name, device)
-            config = agreement.agree(lambda: known, resolve, lambda: FALLBACK, wait_s)
+            config = matter(self.job, name).agree(resolve)
         return {
             "config": str(config),
             "hook": config.pre_hook is hooked,
@@ -102,55 +82,14 @@ class Player:
 
 def peaceful(player: Player) -> dict[str, Any]:
     """Scenes in which nobody dies, one after the other, all ranks together."""
-    rank, found = player.rank, {}
-    found["once"] = player.play("once", work=lambda: time.sleep(0.5))
+    found = {"at once": player.play("at once", work=lambda: time.sleep(0.5))}
     dist.barrier()
-    if rank != 1:
+    if player.rank != 1:
         found["never met"] = player.play("never met")
-    dist.barrier()
-    found["devices"] = player.play("devices", device="NVIDIA H100" if rank == 2 else "NVIDIA H200")
-    dist.barrier()
-    if rank:
-        player.after("known")
-    known = SPACE[7] if rank == 2 else None
-    found["known"] = player.play("known", work=lambda: time.sleep(2), known=known)
-    dist.barrier()
-    found["capped"] = capped(player)
-    dist.barrier()
-    if rank:
-        player.after("patience")
-    found["patience"] = player.play("patience", work=lambda: time.sleep(2), wait_s=0.3)
-    dist.barrier()
-    found["failing"] = failing(player)
     dist.barrier()
     found["launched"] = launched(player, Path(os.environ["ASMTUNE_CACHE_DIR"]))
     dist.barrier()
     return found
-
-
-def capped(player: Player) -> dict[str, Any]:
-    """Play a scene in which rank 0 chose a config of the space with a derived cap."""
-    if player.rank == 0:
-        player.own = SPACE[0].with_cap(96)
-    else:
-        player.after("capped")
-    return player.play("capped")
-
-
-def failing(player: Player) -> dict[str, Any]:
-    """Rank 0 has the turn and cannot tune."""
-
-    def work() -> None:
-        if player.rank == 0:
-            time.sleep(0.5)
-            raise MeasureError("nothing could be launched")
-
-    if player.rank:
-        player.after("failing")
-    try:
-        return player.play("failing", work=work, wait_s=20)
-    except MeasureError as error:
-        return {"error": str(error)}
 
 
 def launched(player: Player, folder: Path) -> dict[str, Any]:
@@ -210,33 +149,20 @@ def launch_add(kernel: Any, n: int) -> None:
     kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, x, torch.empty(n), n)
 
 
-def killed(player: Player) -> dict[str, Any]:
-    """Rank 1 has the turn, and ends without a word."""
-    if player.rank == 1:
-        return player.play("killed", work=lambda: os.kill(os.getpid(), signal.SIGKILL))
-    player.after("killed")
-    found = player.play("killed", wait_s=1.5)
-    if player.rank == 0:
-        player.store.wait(["done"])  # it serves the store, and leaves last
-    else:
-        player.store.set("done", "")
-    return found
-
-
 def deserted(player: Player) -> dict[str, Any]:
-    """Rank 0, which serves the group's store, ends while the others wait for it."""
+    """Rank 0, which serves the group's store, ends before the other has tuned."""
     if player.rank == 0:
+        player.store.wait(["begun"])
+        os.kill(os.getpid(), signal.SIGKILL)
 
-        def work() -> None:
-            time.sleep(1)
-            os.kill(os.getpid(), signal.SIGKILL)
+    def work() -> None:
+        player.store.set("begun", "")
+        time.sleep(1)
 
-        return player.play("deserted", work=work)
-    player.after("deserted")
-    return player.play("deserted")
+    return player.play("deserted", work=work)
 
 
-SCENES = {"peaceful": peaceful, "killed": killed, "deserted": deserted}
+SCENES = {"peaceful": peaceful, "deserted": deserted}
 
 
 def play(scene: str, world: int, port: str, folder: str, rank: int, pipe: int) -> None:

@@ -17,8 +17,6 @@ from asmtune.base.errors import InputError
 from asmtune.core.alternatives import caller, calls_in_race, unfinished
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
-from asmtune.runtime import choosing
-from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.store.database import Store
 from asmtune.triton_api.launching import CurrentStream
@@ -29,7 +27,6 @@ from tests.tuning_support import (
     DEFAULT,
     HostMachine,
     add,
-    problem,
     resolved,
     space,
     usual_us,
@@ -128,32 +125,6 @@ def test_wrong_and_raising_functions_lose_with_a_reason(tmp_path: Path) -> None:
     }
     assert "no such layout" in failed["raising"].detail
     assert "short" in failed
-
-
-def test_hooks_run_around_functions_as_around_configs(tmp_path: Path) -> None:
-    """The tuner's hooks see every call; the caller's tensors hold what they held."""
-    around: list[str] = []
-
-    def hooked(*arguments: Any) -> None:
-        around.append("call")
-        vendor(*arguments)
-
-    maker = workshop(
-        tmp_path,
-        HostMachine(us_of(3.0)),
-        "quick",
-        alternatives={"vendor": hooked},
-        pre_hook=lambda _, **__: around.append("pre"),
-        post_hook=lambda _, **__: around.append("post"),
-    )
-    made = problem()
-    record = resolved(maker, space(warps=(4, 8)), made).record
-    assert record is not None
-    assert record.winner.alternative == "vendor"
-    calls = [place for place, what in enumerate(around) if what == "call"]
-    assert len(calls) > 1
-    assert all(around[i - 1 : i + 2] == ["pre", "call", "post"] for i in calls)
-    assert torch.equal(made.arguments["out_ptr"], torch.full((4096,), 7.0))
 
 
 def test_bad_alternatives_are_refused_at_once() -> None:
@@ -312,25 +283,3 @@ def test_launches_call_the_winner(native: bool, monkeypatch: pytest.MonkeyPatch)
     assert set(grids) == {BEST.kwargs["BLOCK"]}
     assert kernel.best_config == WON
     autotuner.backend.cache_clear()
-
-
-def test_compilers_get_the_config(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`torch.compile` launches the best config: a function is no kernel that it could place."""
-    Store.open(host.folder / "store.sqlite").save(as_stored(miss(), WON))
-    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: host.machine.name)
-    kernel = asm_autotune(space=space(), key=["n"], alternatives={"vendor": vendor})(add)
-    arguments = problem().arguments
-    assert kernel._chooser._look_up(arguments, {})[1].config == WON
-    assert kernel._chooser.look_up(arguments, {})[1].config == BEST
-
-
-def test_one_config_is_tuned_beside_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of one config has nothing to choose from, unless a function may be faster."""
-    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
-    monkeypatch.setattr(choosing, "resolve", lambda *_, **__: Choice(WON, True, "known"))
-    monkeypatch.setattr(choosing, "notify_triton", lambda *_: None)
-    call = KernelCall((1,), (*problem(64).arguments.values(),), {}, add.arg_names)
-    alone = asm_autotune([BEST], ["n"])(add)
-    assert alone._chooser.choose(call).config == BEST
-    beside = asm_autotune([BEST], ["n"], alternatives={"vendor": vendor})(add)
-    assert beside._chooser.choose(call).config == WON

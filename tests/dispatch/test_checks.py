@@ -16,14 +16,11 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
-from asmtune.core.keys.buckets import pow2
-from asmtune.core.keys.parts import key_parts
 from asmtune.core.space.space import Space
 from asmtune.runtime.checks import (
     check_decorated,
     check_launch,
     check_space,
-    launch_options,
     positional_arguments,
 )
 from asmtune.runtime.options import DecoratorOptions
@@ -150,16 +147,6 @@ def test_bad_arguments(changes: dict[str, Any], message: str, strict: bool) -> N
         launched(strict=strict, **changes)
 
 
-def test_configs_may_set_options_of_triton() -> None:
-    """A config may set an option of Triton's that is no axis of asmtune's; a launch not as well."""
-    space = Space.from_configs([triton.Config({"BLOCK": 64, "launch_pdl": True})])
-    check_space(add, space)
-    arguments = {"x_ptr": None, "y_ptr": None, "n": 8, "enable_fp_fusion": False}
-    assert launch_options(add, arguments, space) >= {"launch_pdl", "enable_fp_fusion"}
-    with pytest.raises(InputError, match=r"launch_pdl=False is given .* set launch_pdl to True"):
-        launched(space=space, launch_pdl=False)
-
-
 def test_by_place() -> None:
     """Arguments by position are named; too many, or one that is given twice, are told."""
     names = ("x", "n")
@@ -241,12 +228,3 @@ def test_axes_that_are_no_parameters() -> None:
     check_decorated(add, DecoratorOptions(space=lambda: {"BLOK": [1]}))
     options = {"num_warps": [4], "num_stages": [2], "num_ctas": [1], "maxnreg": [None]}
     check_space(add, Space({"BLOCK": [64], **options}))
-
-
-@pytest.mark.parametrize("key", [["n", "BLOCK"], [pow2("BLOCK")], [lambda n, BLOCK: n // BLOCK]])
-def test_keys_of_axes(key: Any) -> None:
-    """A key that depends on what the configs set is told."""
-    parts = key_parts(key, add.arg_names, "add")
-    with pytest.raises(InputError, match=r"key .* depends on BLOCK, which is an axis of the space"):
-        check_space(add, SPACE, parts)
-    check_space(add, SPACE, key_parts(["n"], add.arg_names))

@@ -12,7 +12,7 @@ import triton
 
 import asmtune
 from asmtune.base.errors import InputError
-from asmtune.runtime.config_pruner import PrunerWarning
+from asmtune.runtime.offline.pruning import PrunerWarning
 from tests.sample_kernels import scale
 
 CONFIGS = [

@@ -160,15 +160,6 @@ def test_the_background_times_nothing(
     assert (choice.how, choice.final, machine.found) == ("predicted", True, [])
 
 
-def test_repeat_tunes_as_ever(host: Host, machine: Accumulating) -> None:
-    """Told that repeats do no harm, it is launched again and again, and tuned."""
-    at = launch()
-    resolver = host.resolver(choices={"restore_value": lambda _: None, "check": False})
-    assert resolver.resolve(at).how == "tuned"
-    assert len(set(machine.found)) > 10
-    assert not at.problem.arguments["out_ptr"].any()
-
-
 def test_restore_puts_the_memory_back(host: Host, machine: Accumulating) -> None:
     """It is called with the arguments by name before each run, and once after the last."""
     at, seen = launch(), []

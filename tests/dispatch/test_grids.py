@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ import triton
 
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError, ProblemError
-from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.runtime.calls import KernelCall, memory_key
 from asmtune.runtime.events import recording
 from asmtune.runtime.options import ON_MISS, PruningWarning
 from asmtune.store.database import Store
@@ -83,21 +80,6 @@ def test_an_error_where_no_config_is_left(autotune: Decorator, gpu: HostGpu) -> 
     assert gpu.tuned == 0
 
 
-def test_a_hook_may_make_the_grid(gpu: HostGpu) -> None:
-    """A config whose hook sets what its grid depends on is not refused before the hook has run."""
-    made: dict[str, int] = {}
-
-    def hook(_: dict[str, Any]) -> None:
-        made["programs"] = N
-
-    kernel = asm_autotune(
-        configs(32, 64, pre_hook=hook), ["n"], skip_tuning_below_us=None, effort=EFFORT
-    )(copy)
-    kernel[lambda _: (made["programs"],)](*vectors())
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-    assert set(gpu.seen) == {32, 64}
-
-
 def test_a_large_space_loses_its_configs_without_a_grid(gpu: HostGpu) -> None:
     """Of a space that tile arithmetic ranks, only configs that can be launched are tried."""
     axes = {"BLOCK": [32 << step for step in range(6)], "num_warps": [1, 2, 4, 8, 16]}
@@ -158,16 +140,6 @@ def test_no_programs_of_a_known_key(autotune: Decorator, gpu: HostGpu) -> None:
     assert [launch["grid"] for launch in gpu.launched] == [(32,), (0,), (32,)]  # (0,) is Triton's
 
 
-@pytest.mark.parametrize("on_miss", ON_MISS)
-def test_no_programs_need_no_config(gpu: HostGpu, on_miss: Any, tmp_path: Path) -> None:
-    """Whatever a miss does, nothing happens for a launch of no programs, small or not."""
-    kernel = asm_autotune(configs(32, 64), ["n"], effort=EFFORT, on_miss=on_miss)(copy)
-    with warnings.catch_warnings(action="error"):
-        assert kernel[grid](*vectors(0)) is None
-    assert not gpu.launched
-    assert len(kernel.cache) == 0
-
-
 def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
     """Constraints and functions that prune, which may divide by a size, are not asked about 0."""
     pruned = {"early_config_prune": lambda listed, named, **_: listed[: 8 // named["n"]]}
@@ -178,41 +150,6 @@ def test_no_programs_ask_no_function_that_prunes(gpu: HostGpu) -> None:
     space = Space({"BLOCK": [32, 64]}).where("fits", lambda BLOCK, n: n >= BLOCK)
     kernel = asm_autotune(space=space, key=["n"], skip_tuning_below_us=None, effort=EFFORT)(copy)
     assert kernel[grid](*vectors(0)) is None
-
-
-def test_a_known_config_without_a_grid_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
-    """What was tuned for a key is not launched over a grid's limit, and nothing takes its place."""
-    kernel = autotune(configs(32, 64), [])(copy)
-    kernel[grid](*vectors())
-    with pytest.raises(InputError, match="axis y has 70000 programs"):
-        kernel[lambda _: (1, 70_000)](*vectors())
-    assert (len(gpu.launched), gpu.tuned) == (1, 1)
-
-
-def test_the_defaults_hook_runs_without_programs(autotune: Decorator, gpu: HostGpu) -> None:
-    """A hook that zeroes an output does so where nothing is launched, too."""
-    kernel = autotune(configs(32, 64, pre_hook=lambda v: v["out_ptr"].zero_()), [])(copy)
-    out = torch.ones(4)
-    kernel[(0,)](torch.ones(4), out, 4)
-    assert not out.any()
-    assert gpu.tuned == 0
-
-
-def test_no_programs_call_no_alternative(gpu: HostGpu) -> None:
-    """An alternative that has won is not called for a launch of no programs."""
-    called: list[int] = []
-
-    def vendor(x_ptr: torch.Tensor, out_ptr: torch.Tensor, n: int) -> None:
-        called.append(n)
-        out_ptr[:n] = x_ptr[:n]
-
-    options = {"skip_tuning_below_us": None, "effort": EFFORT, "alternatives": {"vendor": vendor}}
-    kernel = asm_autotune(configs(32, 64), [], **options)(copy)
-    key = memory_key(KernelCall(grid, vectors(), {}, kernel.arg_names), {})
-    kernel.cache[key] = Config({"BLOCK": 32}).with_alternative("vendor")
-    for n in (N, 0, N):
-        kernel[grid](*vectors(n))
-    assert called == [N, N]
 
 
 @pytest.mark.parametrize("after", [0, 6])

@@ -104,9 +104,3 @@ def test_a_record_is_for_the_key_and_not_for_the_data(host: Host, copies: list[A
     assert other.key == request([100, 0, 3000, 40]).key
     assert resolver.resolve(other).config == first.config
     assert copies == []
-
-
-def test_nothing_is_read_under_capture(host: Host, copies: list[Any]) -> None:
-    """A launch while a CUDA graph is captured tunes nothing and copies nothing."""
-    host.resolver(space=SPACE).resolve(request([5, 6]), capturing=True)
-    assert copies == []

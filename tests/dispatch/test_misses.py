@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +9,15 @@ import pytest
 import torch
 
 from asmtune.base.errors import CompileError, MemoryShortError, MissError
-from asmtune.compile import pool
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import LAUNCH_US as LEAST_US
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import MissWarning, Resolver
-from asmtune.runtime.options import DecoratorOptions
+from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoredPrediction, StoreWarning
+from asmtune.store.lookup import StoreWarning
 from asmtune.tuning import request
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, provenance
@@ -222,49 +219,12 @@ def test_small_by_the_default_s_ttir(host: Host, monkeypatch: pytest.MonkeyPatch
     assert len(host.opened) == 1
 
 
-def test_small_is_no_prediction(host: Host) -> None:
-    """The model is asked where only small was found; what it then picks is not replaced."""
-    host.resolver(skip_tuning_below_us="host").resolve(miss())
-    picked = host.resolver(on_miss="predict").resolve(miss())
-    assert picked.how == "predicted"
-    small = host.resolver(skip_tuning_below_us="host").resolve(miss())
-    assert described(small) == ("small", True, picked.config)
-    with store(host) as opened:
-        assert [row.is_small for row in opened.predictions()] == [False]
-
-
-def test_small_holds_in_spaces_that_have_the_config(host: Host) -> None:
-    """In another space the config counts if it is there; else a decision is made anew, silently."""
-    host.resolver(skip_tuning_below_us="host").resolve(miss())
-    for listed, expected in (
-        ([support.BEST, support.DEFAULT], support.DEFAULT),
-        ([support.BEST, SLOWEST], support.BEST),
-    ):
-        space = Space.from_configs(listed)
-        resolver = host.resolver(space=space, skip_tuning_below_us="host")
-        with warnings.catch_warnings(action="error"):
-            assert resolver.resolve(miss(space=space)).config == expected
-
-
 def test_a_small_problem_takes_the_fallback(host: Host) -> None:
     """Below the limit a given fallback goes before the model's pick; nothing is timed."""
     assert described(host.resolver(skip_tuning_below_us=1e6, fallback=SLOWEST).resolve(miss())) == (
         *("fallback", True, SLOWEST),
     )
     assert host.machine.timed == []
-
-
-@pytest.mark.slow
-def test_no_new_key_reads_all_records(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search of a new key does not read the records of all others."""
-    with store(host) as opened:
-        opened.save(record(miss(1024), support.DEFAULT))
-
-    def read(*_: Any) -> None:
-        raise AssertionError("all records are read")
-
-    monkeypatch.setattr(Store, "stream", read)
-    assert host.resolver().resolve(miss(4096)).how == "tuned"
 
 
 @pytest.mark.parametrize("on_miss", ["tune", "predict", "background", "raise"])
@@ -286,8 +246,9 @@ def test_busy_is_not_final(host: Host) -> None:
         opened.save(record(miss(1 << 20), SLOWEST))
     from asmtune.store.safe_store import SafeStore
 
-    shelf = SafeStore(str(host.folder / "store.sqlite"))
-    resolver = host.resolver(choices={"on_busy": "fallback"})
+    shelf = SafeStore(str(host.folder / "store.sqlite"), wait_s=0.0)
+    host.prepared.store = shelf
+    resolver = host.resolver()
     with shelf.lease(at.key, provenance(at.problem, at.space)):
         assert described(resolver.resolve(at)) == ("busy", False, support.DEFAULT)
     assert resolver.resolve(at).how == "tuned"
@@ -300,24 +261,6 @@ def test_force_tunes_what_is_known(host: Host) -> None:
     resolver = host.resolver(choices={"force": True})
     assert resolver.resolve(miss(), capturing=True).config == SLOWEST
     assert described(resolver.resolve(miss())) == ("tuned", True, support.BEST)
-
-
-def test_device_without_a_target() -> None:
-    """On a GPU that nothing is known of, nothing is predicted: launches go by the fallback."""
-    at = replace(miss(), key=replace(miss().key, device="NVIDIA Imagined"))
-    options = DecoratorOptions(
-        space=support.space(), skip_tuning_below_us="host", on_miss="predict"
-    )
-    with pytest.warns(MissWarning, match="nothing can be predicted, NVIDIA Imagined: no descr"):
-        assert Resolver(options).resolve(at).how == "fallback"
-
-
-def test_a_look_makes_no_store(host: Host) -> None:
-    """While capturing, a store that is not there is neither made nor warned of."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert host.resolver().resolve(miss(), capturing=True).how == "fallback"
-    assert not (host.folder / "store.sqlite").exists()
 
 
 HOSTILE = [
@@ -364,30 +307,6 @@ def test_a_stored_winner_outside_the_space_is_stale(host: Host, winner: Config, 
         host.resolver(on_miss="raise").resolve(miss())
 
 
-def test_a_shipped_winner_outside_the_space_is_stale(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A shipped foreign winner is none either; a good shipped one goes before a foreign row."""
-    with pytest.MonkeyPatch.context() as shipping:
-        ship(shipping, hostile(miss(), HOSTILE[0]))
-        assert is_stale(host, miss(), HOSTILE[0], on_miss="predict").how == "predicted"
-    ship(monkeypatch, record(miss(), support.BEST))
-    with store(host) as opened:
-        opened.save(hostile(miss(), HOSTILE[0]))
-    assert described(is_stale(host, miss(), HOSTILE[0])) == ("known", True, support.BEST)
-
-
-def test_a_prediction_outside_the_space_is_stale(host: Host) -> None:
-    """A stored prediction of a foreign config is predicted again."""
-    at = miss()
-    guess = StoredPrediction(at.key, HOSTILE[0], 1.0, provenance(at.problem, at.space))
-    with store(host) as opened:
-        opened.save_prediction(guess)
-    captured = host.resolver().resolve(at, capturing=True)
-    assert at.space.matching(captured.config) is not None
-    assert is_stale(host, at, HOSTILE[0], on_miss="predict").how == "predicted"
-
-
 @pytest.mark.slow
 def test_a_winner_outside_the_space_is_tuned_anew(host: Host) -> None:
     """With "tune" the foreign record is replaced, by a launch and by `tune()` alike."""
@@ -429,21 +348,3 @@ def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
         result = raced.resolve(at)
     assert result.record is not None
     assert result.record.winner == support.BEST
-
-
-@pytest.mark.parametrize(("device", "count"), [("NVIDIA H200", 1), ("NVIDIA Unheard Of 9", 0)])
-def test_workers_start_before_what_tunes_is_loaded(
-    device: str, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first key that no store has starts them, on a device whose code is read; later ones not.
-
-    A program that never tunes opens no tuner, and so starts nothing.
-    """
-    begun: list[Any] = []
-    monkeypatch.setattr(pool, "warm", lambda *given: begun.append(given))
-    resolver = Resolver(DecoratorOptions(space={}))
-    assert begun == []
-    for _ in range(2):
-        resolver.tuner(device)
-    assert len(begun) == count
-    assert all(machine == ("cuda", 90, 32) for machine, *_ in begun)

@@ -155,21 +155,3 @@ def test_without_the_winner_the_next_best_is_called(gpu: HostGpu) -> None:
         assert kernel.best_config.alternative == winner
         assert kernel.best_config.kwargs["BLOCK"] == 64
     assert gpu.tuned == 2
-
-
-def test_a_kernel_that_cannot_be_tuned_costs_its_function_alone(
-    gpu: HostGpu, tmp_path: Path
-) -> None:
-    """An error of asmtune inside of a function is the failure of that function."""
-    strict = asm_autotune(space=OUTER, key=["n"], skip_tuning_below_us=None, on_miss="raise")(copy)
-
-    def failing(x_ptr: torch.Tensor, out_ptr: torch.Tensor, n: int, scale: int) -> None:
-        strict[(1,)](x_ptr, out_ptr, n + 1, scale)
-
-    kernel = outer(failing=failing)
-    launched(kernel)
-    assert kernel.best_config.alternative is None
-    with Store.open(tmp_path / "store.sqlite") as store:
-        (record,) = store.records()
-    (failure,) = [f for config, f in record.failures if config.alternative == "failing"]
-    assert "on_miss='raise'" in failure.detail

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-import threading
 import types
 import warnings
-import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -25,7 +21,7 @@ from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.patching import redirect
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.runtime.patching.redirect import BucketWarning, PatchWarning, patch
-from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy, increment
+from tests.dispatch.host_gpu import EFFORT, HostGpu, configs, copy
 
 N = 1024
 
@@ -122,17 +118,6 @@ def test_autotuners_of_before(gpu: HostGpu) -> None:
     kernel[(8,)](*vectors())
     assert earlier.keys() == {(N, "torch.float32", "torch.float32")}
     assert gpu.tuned == 1
-
-
-def test_autotuners_of_before_compile_ahead(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`warmup` of one made before compiles, and shows no config as launched."""
-    compiled: list[Any] = []
-    monkeypatch.setattr(copy, "warmup", lambda *_, **values: compiled.append(values["BLOCK"]))
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    with patch():
-        kernel.warmup(*vectors(), grid=(1,))
-    assert compiled == [32, 128]
-    assert not hasattr(kernel, "best_config")
 
 
 class Plain(Autotuner):  # type: ignore[misc]
@@ -243,17 +228,6 @@ def test_configs_that_a_program_replaces(gpu: HostGpu, early: bool) -> None:
         assert gpu.tuned == 2
 
 
-def test_a_cleared_cache_is_filled_again(gpu: HostGpu) -> None:
-    """`cache.clear()` on one made before asks the store again."""
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        for _ in range(2):
-            kernel[(8,)](*vectors())
-            assert len(kernel.cache) == 1
-            kernel.cache.clear()
-    assert gpu.tuned == 1
-
-
 def options_of(instance: Any) -> dict[str, Any]:
     """Give the options that a converted autotuner ended up with."""
     made = convert(instance, {"skip_tuning_below_us": None})
@@ -286,16 +260,6 @@ def test_all_options_are_taken_over(gpu: HostGpu) -> None:
     assert (*found["reset_to_zero"], *found["restore_value"]) == ("out_ptr", "x_ptr")
     assert (found["pre_hook"], found["post_hook"]) == (hook, hook)
     assert (found["do_bench"], found["cache_results"]) == (first_of, True)
-
-
-@pytest.mark.parametrize("given", [{"warmup": 5}, {"rep": 7}, {"use_cuda_graph": True}])
-def test_older_keywords(gpu: HostGpu, given: dict[str, Any]) -> None:
-    """`warmup`, `rep` and `use_cuda_graph` reach asmtune's clock; Triton makes a clock of them."""
-    with pytest.warns(DeprecationWarning, match="use_cuda_graph"):
-        made = triton.autotune(configs(), ["n"], **given)(copy)
-    found = options_of(made)
-    assert {name: found[name] for name in given} == given
-    assert found.get("do_bench") is None
 
 
 @pytest.mark.skipif(
@@ -369,58 +333,6 @@ def test_the_innermost_patch_counts(gpu: HostGpu, monkeypatch: pytest.MonkeyPatc
         assert len(outer) == 2
     assert runs[0] is not outer
     assert kernel.cache is earlier
-
-
-def test_patches_may_end_in_any_order(gpu: HostGpu) -> None:
-    """Of two threads' patches the one that ends first takes nothing from the other."""
-    before = state_of_triton()
-    kernel = triton.autotune(configs(), ["n"])(copy)
-    earlier = kernel.cache
-    entered, leave = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with patch(skip_tuning_below_us=None, effort=EFFORT):
-            entered.set()
-            assert leave.wait(60)
-
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(other)
-        assert entered.wait(60)
-        with patch(skip_tuning_below_us=None, effort=EFFORT):
-            kernel[(8,)](*vectors())
-            leave.set()
-            done.result(60)
-            assert vars(Autotuner)["run"] is not before[-2]
-            kernel[(8,)](*vectors(64))
-        assert gpu.tuned == 2
-    assert state_of_triton() == before
-    assert kernel.cache is earlier
-
-
-@pytest.mark.slow
-def test_a_patch_keeps_no_kernel_alive(gpu: HostGpu) -> None:
-    """An autotuner that the program drops goes, though it was launched under a patch."""
-    with patch(skip_tuning_below_us=None, effort=EFFORT):
-        kernel = triton.autotune(configs(), ["n"])(increment)
-        early = of_class(Plain)
-        early[(8,)](*vectors())
-        held = [weakref.ref(kernel), weakref.ref(early)]
-        del kernel, early
-        gc.collect()
-        assert [reference() for reference in held] == [None, None]
-
-
-def test_what_a_program_puts_into_triton_stays(gpu: HostGpu) -> None:
-    """A decorator that a library puts into `triton.autotune` meanwhile is not taken away."""
-    original = triton.autotune
-
-    def theirs() -> None:
-        pass
-
-    with patch():
-        triton.autotune = theirs
-    assert triton.autotune is theirs
-    triton.autotune = original
 
 
 @pytest.mark.parametrize("early", [False, True])

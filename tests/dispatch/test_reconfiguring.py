@@ -82,12 +82,6 @@ def test_refused_changes(changes: dict[str, Any], message: str) -> None:
     assert kernel.options is before
 
 
-def test_a_module_without_kernels() -> None:
-    """A module in which nothing is decorated is named."""
-    with pytest.raises(InputError, match="module empty has no kernel decorated"):
-        reconfigure(ModuleType("empty"), on_miss="tune")
-
-
 def test_the_decorator_names_each_option_with_its_meaning() -> None:
     """It takes 24 keywords at most; each has a paragraph of its own in the docstring."""
     parameters = inspect.signature(asm_autotune).parameters

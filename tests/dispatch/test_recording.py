@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import json
 import os
 import shutil
 import sys
@@ -162,20 +161,6 @@ def test_rules_of_the_run_count_when_its_keys_are_tuned(
     assert gpu.tuned == 2
 
 
-def test_keys_that_are_only_traced(gpu: HostGpu, served: Any, path: Path) -> None:
-    """A key that PyTorch's compiler describes is warned of once, and recorded when launched."""
-    recorder = KeyRecorder(path)
-    with patch(skip_tuning_below_us=None, effort=EFFORT), recording(recorder.launched):
-        kernel = convert(served.copies.fn, {"skip_tuning_below_us": None, "effort": EFFORT})
-        traced = {name: torch.empty(64, device="meta") for name in ("x_ptr", "out_ptr")}
-        with pytest.warns(RecordWarning, match="torch.compile traced it, which tells no grid"):
-            kernel._chooser.look_up({}, {**traced, "n": 64})
-        kernel._chooser.look_up({}, {**traced, "n": 64})
-        assert read_keys(path) == ()
-        launch(served, 64)
-    assert [key.shape for key in read_keys(path)] == [{"n": 64}]
-
-
 def test_a_grid_that_raises_for_some_configs(recorded: RecordedKey) -> None:
     """A grid that raises for some configs is kept for the others; for all, nothing is recorded."""
     tuner = load_kernel(recorded)
@@ -316,15 +301,6 @@ def on_elements(count: int, dtype: str, contents: dict[str, Any]) -> RecordedKey
     )
 
 
-def test_large_index_tensors_repeat_what_was_recorded() -> None:
-    """An integer tensor larger than what is kept holds recorded values only, all in its range."""
-    table = torch.arange(1 << 17, dtype=torch.int64) % 50
-    contents = json.loads(json.dumps(contents_of({"table": table})))
-    made = make_arguments(on_elements(1 << 17, "int64", contents))["table"]
-    assert torch.equal(made[: 1 << 16], table[: 1 << 16])
-    assert torch.equal(made[1 << 16 :], table[: 1 << 16])
-
-
 @pytest.mark.parametrize("more", [0, 1])
 def test_contents_are_inflated_up_to_a_limit(more: int) -> None:
     """No more elements are made of a file's content than are ever recorded."""
@@ -391,19 +367,6 @@ def test_launches_that_are_damaged(recorded: RecordedKey) -> None:
         with pytest.raises(InputError, match="the recorded launch is damaged") as raised:
             recorded_request(broken, tuner, DEVICE)
         assert "\n" not in str(raised.value)
-
-
-def test_texts_of_many_lines(recorded: RecordedKey, path: Path) -> None:
-    """Whatever text of a file has line breaks, what is said of its keys is one line."""
-    (line,) = path.read_text().splitlines()
-    for name in ("kernel", "module", "file", "device", "dtypes"):
-        text = "a\r\x1b[2Jb\u2028c\nd"
-        value = {"x_ptr": text} if name == "dtypes" else text
-        path.write_text(f"{json.dumps({**json.loads(line), name: value})}\n")
-        said = [result.error for result in RecordedKeys.of(path).results(machine())]
-        with pytest.raises(InputError) as raised:
-            RecordedKeys.of(path, "absent")
-        assert all(map(str.isprintable, [*said, str(raised.value)])), said
 
 
 def refuse(*_: Any) -> Any:

@@ -13,9 +13,8 @@ import triton
 import triton.language as tl
 
 from asmtune import asm_autotune
-from asmtune.base.errors import AsmtuneError, InputError, MeasureError
+from asmtune.base.errors import InputError, MeasureError
 from asmtune.runtime.autotuner import AsmAutotuner
-from asmtune.runtime.calls import KernelCall, memory_key
 from tests.dispatch.host_gpu import EFFORT, KERNELS, HostGpu, host_gpu
 
 CONFIGS = [triton.Config({"BLOCK": block}) for block in (32, 64)]
@@ -74,30 +73,6 @@ def test_the_argument_and_what_to_pass_are_named(
     assert gpu.tuned == 0
 
 
-@pytest.mark.parametrize("kind", [np.float16, torch.float16, np.dtype("float16")], ids=str)
-def test_a_foreign_dtype_that_the_kernel_uses_is_named(gpu: HostGpu, kind: Any) -> None:
-    """Where nothing compiles with another library's dtype as a constexpr, the error names it."""
-    with pytest.raises(AsmtuneError, match=r"; argument KIND is .*: pass a dtype .* tl\.float16"):
-        launch({"KIND": kind})
-    assert gpu.tuned == 1
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"scale": np.float64(2)},
-        {"x_ptr": torch.zeros(SIZE, dtype=torch.uint16), "scale": 2, "KIND": tl.uint16},
-        {"x_ptr": torch.zeros(SIZE, dtype=torch.uint64), "scale": 2, "KIND": tl.uint64},
-        {"x_ptr": torch.zeros(SIZE, dtype=torch.bool), "scale": 1, "KIND": tl.int1},
-    ],
-    ids=str,
-)
-def test_what_triton_takes_is_taken(gpu: HostGpu, given: dict[str, Any]) -> None:
-    """NumPy's doubles are Python's, and tensors of unsigned integers and bools have pointers."""
-    launch(given)
-    assert gpu.tuned == 1
-
-
 def test_a_launch_that_is_not_tuned_names_the_argument(
     gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,42 +86,6 @@ def test_a_launch_that_is_not_tuned_names_the_argument(
         launch({"n": np.int64(SIZE)}, CONFIGS[:1])
     with pytest.raises(TypeError, match="failed to specialize"):
         launch({}, CONFIGS[:1])
-
-
-def test_an_error_of_the_users_own_blames_no_argument(
-    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a heuristic computes an argument, an error of the launch stays as it was raised."""
-
-    def failing(*_: Any, **__: Any) -> None:
-        raise KeyError("of the grid")
-
-    monkeypatch.setattr(scaled, "run", failing)
-    ruled = triton.heuristics({"KIND": lambda _: tl.float32})(scaled)
-    kernel = asm_autotune(CONFIGS[:1], key=["n"])(ruled)
-    with pytest.raises(KeyError, match="of the grid"):
-        kernel[(2,)](torch.zeros(SIZE), SIZE, 2.0)
-    with pytest.raises(TypeError, match=r"argument n is .*numpy.int64.*: pass int\(n\)"):
-        kernel[(2,)](torch.zeros(SIZE), np.int64(SIZE), 2.0)
-    assert gpu.tuned == 0
-
-
-@triton.jit
-def switched(x_ptr, n, ON: tl.constexpr, BLOCK: tl.constexpr):
-    """Write; `ON` is for show."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(x_ptr + at, 1.0, mask=at < n)
-
-
-def test_a_bool_of_numpys_may_be_in_a_key(gpu: HostGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A constexpr that is NumPy's bool has the key of Python's."""
-    monkeypatch.setitem(KERNELS, switched, lambda _: None)
-    monkeypatch.setattr(switched, "run", gpu.runs(switched))
-    kernel = asm_autotune(CONFIGS, key=["ON"], skip_tuning_below_us=None, effort=EFFORT)(switched)
-    kernel[(2,)](torch.zeros(SIZE), SIZE, np.bool_(True))
-    (key,) = kernel.cache
-    assert key[0] is True
-    assert gpu.tuned == 1
 
 
 SPACE = {"BLOCK": [32, 64]}
@@ -192,34 +131,3 @@ def test_a_launch_without_a_gpu(name: str) -> None:
     assert "TRITON_INTERPRET=1" in line
     assert raised.value.__cause__ is None
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
-
-
-@pytest.mark.usefixtures("_no_gpu")
-@pytest.mark.parametrize("what", ["warmup", "cached"])
-def test_triton_finds_no_driver(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Triton itself is the first to miss the GPU, its error becomes the same line."""
-
-    def none(*_: Any, **__: Any) -> None:
-        raise RuntimeError("0 active drivers ([]). There should only be one.")
-
-    monkeypatch.setattr(add, "run", none)
-    monkeypatch.setattr(add, "warmup", none)
-    kernel = asm_autotune(space=SPACE)(add)
-    call = KernelCall((1,), (torch.zeros(4), 4), {}, kernel.arg_names)
-    kernel.cache[memory_key(call, {})] = triton.Config({"BLOCK": 32})
-    launch = kernel.warmup if what == "warmup" else kernel.run
-    with pytest.raises(MeasureError, match="TRITON_INTERPRET=1") as raised:
-        launch(torch.zeros(4), 4, grid=(1,))
-    assert raised.value.__suppress_context__
-
-
-@pytest.mark.usefixtures("_no_gpu")
-def test_other_errors_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other error of a launch is the program's own."""
-
-    def fails(*_: Any, **__: Any) -> None:
-        raise RuntimeError("out of something")
-
-    monkeypatch.setattr(add, "warmup", fails)
-    with pytest.raises(RuntimeError, match=r"^out of something$"):
-        asm_autotune(space=SPACE)(add).warmup(torch.zeros(4), 4, grid=(1,))

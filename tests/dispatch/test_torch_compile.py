@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,18 +12,12 @@ import triton
 from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.events import UntunedWarning
-from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.patching.redirect import patch
-from asmtune.runtime.torch_compile import inductor_config
-from asmtune.tuning.request import provenance
-from tests import tuning_support as support
 from tests.dispatch import torch_kernels
-from tests.dispatch.host import Host, miss
 from tests.dispatch.torch_support import Imagined
 
 SPACE = Space({"BLOCK": [32, 64, 128], "num_warps": [4, 8]}, default=Config({"BLOCK": 64}))
@@ -86,17 +79,6 @@ def test_an_unknown_key_is_told_and_not_tuned(machine: Imagined) -> None:
     assert text.endswith("goes on with BLOCK=32 num_warps=4 num_stages=3")
     assert machine.tuned == []
     assert {made["BLOCK"] for made in machine.launches} == {32}
-
-
-def test_a_graph_keeps_its_config(machine: Imagined) -> None:
-    """What is tuned after tracing changes no graph: its grid was computed for its config."""
-    kernel = decorated()
-    graph = compiled(kernel, dynamic=False)
-    with pytest.warns(UntunedWarning):
-        check(graph, 1000)
-    check(adder(kernel), 1000)
-    check(graph, 1000)
-    assert [made["BLOCK"] for made in machine.launches] == [64, 128, 64]
 
 
 def test_dynamic_sizes_compile_once(machine: Imagined) -> None:
@@ -166,41 +148,6 @@ def test_an_option_that_inductor_drops(machine: Imagined) -> None:
     assert "in the place of BLOCK=128 num_warps=8 num_stages=3 maxnreg=64" in told[0]
 
 
-def test_a_capped_config_without_timings_loses_its_cap(host: Host) -> None:
-    """Where no timings are known, the choice itself is taken without what Inductor drops."""
-    capped, at = support.BEST.with_cap(64), miss()
-    assert inductor_config(at, Choice(capped, True, "known")) == support.BEST
-    made, timed = provenance(at.problem, at.space), Measurement(capped, 1, 1, 1, (1,))
-    only = TuneRecord(at.key, capped, (timed,), made)
-    foreign = Measurement(Config({"BLOCK": 128, "EVIL": 1}), 0.5, 0.5, 0.5, (0.5,))
-    other = Measurement(support.DEFAULT, 0.5, 0.5, 0.5, (0.5,))
-    for record, expected in (
-        (only, support.BEST),
-        (replace(only, measurements=(timed, foreign)), support.BEST),
-        (replace(only, measurements=(timed, other)), support.DEFAULT),
-        (replace(only, winner=support.DEFAULT, measurements=(timed, other)), support.BEST),
-    ):
-        assert inductor_config(at, Choice(capped, True, "known", record)) == expected
-
-
-@pytest.mark.slow
-def test_custom_op_keeps_its_own_launch(machine: Imagined) -> None:
-    """What PyTorch cannot see into is launched by asmtune when the graph runs, and tuned then."""
-    kernel = decorated()
-
-    @torch.library.custom_op("asmtune_tests::opaque_add", mutates_args={})
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out, n = torch.empty_like(x), x.numel()
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
-        return out
-
-    add.register_fake(lambda x, _: torch.empty_like(x))
-    function = torch.compile(lambda x, y: add(x + 1, y) * 2, backend="aot_eager", fullgraph=True)
-    check(function, 1000, 2000)
-    assert [key.shape["n"] for key in machine.tuned] == [1000, 2000]
-    assert kernel.best_config == machine.winner
-
-
 def configs_traced(kernel: Any, n: int) -> list[dict[str, Any]]:
     """The values of the configs that PyTorch holds for the launch of a graph."""
     found: list[dict[str, Any]] = []
@@ -238,24 +185,3 @@ def test_a_patched_program(machine: Imagined, restored: bool) -> None:
         assert told == (1 if restored else 0)
         check(compiled(kernel), 1000)
     assert len(machine.tuned) == 1
-
-
-@pytest.mark.filterwarnings("ignore::asmtune.runtime.events.UntunedWarning")
-def test_the_users_pruning_is_asked(machine: Imagined) -> None:
-    """Functions of `prune_configs_by` see a traced launch as they see any other."""
-    asked: list[tuple[int, dict[str, Any]]] = []
-
-    def prune(configs: list[Any], named_args: dict[str, Any], **kwargs: Any) -> list[Any]:
-        asked.append((named_args["n"], kwargs))
-        return [config for config in configs if config.kwargs["BLOCK"] <= named_args["n"]]
-
-    kernel = asm_autotune(
-        LIST[::-1], ["n"], prune_configs_by={"early_config_prune": prune}, skip_tuning_below_us=None
-    )(torch_kernels.add)
-    assert configs_traced(kernel, 100) == [{"BLOCK": 32}]
-    check(adder(kernel), 1000)
-    torch.compiler.reset()
-    assert configs_traced(kernel, 1000) == [{"BLOCK": 128}]
-    assert {n for n, _ in asked} == {100, 1000}
-    assert all(not given for _, given in asked)
-    assert machine.tuned[0].shape == {"n": 1000}

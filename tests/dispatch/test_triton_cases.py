@@ -1,15 +1,12 @@
 """Triton's own tests of its autotuner as a specification, as far as they need no GPU.
 
 Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` under `patch()`.
-`docs/triton_autotuner_cases.md` lists the cases; a test here holds that list to the tests.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -22,24 +19,19 @@ from typing import Any
 import pytest
 import torch
 import triton
-import triton.language as tl
 
 from asmtune.base.errors import InputError
 from asmtune.runtime import calls
-from tests.dispatch.case_kernels import check_listener
 from tests.dispatch.host_gpu import (
     HostGpu,
     configs,
     copy,
-    copy_as,
-    fill_either,
     grid,
     increment,
     staged,
 )
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = ROOT / "docs" / "triton_autotuner_cases.md"
 N = 1024
 BLOCKS = (32, 128)
 Decorator = Callable[..., Any]
@@ -64,20 +56,6 @@ class UsersClock:
         return [self.times_ms[(self.asked - 1) % len(self.times_ms)]] * len(quantiles)
 
 
-def test_keywords_in_any_order(autotune: Decorator, gpu: HostGpu) -> None:
-    """Positions and keywords in another order are the same launch; another key tunes again."""
-    clock = UsersClock(1.0, 2.0)
-    kernel = autotune(configs(), ["n"], do_bench=clock)(copy)
-    x, out = vectors()
-    kernel[grid](x, out, N, 2)
-    assert torch.equal(out, x * 2)
-    kernel[grid](scale=3, n=N, out_ptr=out, x_ptr=x)
-    assert torch.equal(out, x * 3)
-    assert gpu.tuned == len(kernel.cache) == 1
-    kernel[grid](scale=3, n=N // 2, out_ptr=out, x_ptr=x)
-    assert gpu.tuned == len(kernel.cache) == 2
-
-
 def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
     """The least of what `do_bench` gives wins, and is what the tuner shows."""
     faster = 128
@@ -95,29 +73,6 @@ def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
     assert timings == {128: pytest.approx([1.0, 0.9, 1.1]), 32: pytest.approx([2.0, 1.9, 2.1])}
 
 
-def test_a_dtype_as_key(autotune: Decorator, gpu: HostGpu) -> None:
-    """A key may be a dtype of Triton's, with `cache_results` as without."""
-    kernel = autotune(configs(), ["DTYPE"], cache_results=True)(copy_as)
-    x, out = vectors()
-    for _ in range(2):
-        kernel[grid](x, out, N, tl.float16)
-    assert gpu.tuned == len(kernel.cache) == 1
-    kernel[grid](x, out, N, tl.float32)
-    assert gpu.tuned == len(kernel.cache) == 2
-
-
-def test_without_a_clock_of_the_users(autotune: Decorator, gpu: HostGpu) -> None:
-    """Without `do_bench` asmtune's clock times, and the tuner tells times and seconds."""
-    kernel = autotune(configs(), ["n"])(copy)
-    x, out = vectors()
-    kernel[grid](x, out, N)
-    assert torch.equal(out, x)
-    assert gpu.timed
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-    assert len(kernel.configs_timings) == 2
-    assert kernel.bench_time > 0
-
-
 @pytest.mark.parametrize("by_name", [False, True])
 def test_restore_value(autotune: Decorator, by_name: bool) -> None:
     """An argument that is updated in place has been updated once when the first launch is done."""
@@ -127,23 +82,6 @@ def test_restore_value(autotune: Decorator, by_name: bool) -> None:
     kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
     assert clock.asked >= 2
     assert torch.equal(x, torch.ones_like(x))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("absent", [False, True])
-@pytest.mark.parametrize("by_name", [False, True])
-@pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
-def test_arguments_that_may_be_none(
-    autotune: Decorator, option: str, by_name: bool, absent: bool
-) -> None:
-    """What is zeroed or restored may be None in a launch, and is then left alone."""
-    clock = UsersClock(1.0, 2.0)
-    kernel = autotune(configs(), ["n"], do_bench=clock, **{option: ["x_ptr"]})(fill_either)
-    out = torch.full((N,), 2.0)
-    x = None if absent else out
-    kernel[grid](x_ptr=x, out_ptr=out, n=N) if by_name else kernel[grid](x, out, N)
-    assert clock.asked >= 2
-    assert torch.equal(out, torch.ones_like(out))
 
 
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
@@ -208,15 +146,6 @@ def test_pruning(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
         assert seen["keywords"]["n"] == N
 
 
-def test_a_share_keeps_one(autotune: Decorator, gpu: HostGpu) -> None:
-    """A share that comes to less than one config keeps one."""
-    pruned = {"perf_model": lambda **values: values["BLOCK"], "top_k": 0.3}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
-    kernel[grid](*vectors(), n=N)
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-    assert gpu.tuned == 0
-
-
 def test_a_share_is_of_what_early_pruning_left(autotune: Decorator, gpu: HostGpu) -> None:
     """The model sees what early pruning left, and `top_k` is a share of that."""
     estimated: list[int] = []
@@ -252,23 +181,6 @@ def test_one_config_left_is_not_timed(autotune: Decorator, gpu: HostGpu, with_mo
     assert clock.asked == gpu.tuned == 0
 
 
-def test_one_config_is_not_pruned(autotune: Decorator, gpu: HostGpu) -> None:
-    """Of one config Triton asks no function, and times nothing."""
-    pruned = {"early_config_prune": lambda *_, **__: pytest.fail("asked about one config")}
-    kernel = autotune(configs(64), ["n"], prune_configs_by=pruned)(copy)
-    kernel[grid](*vectors(), n=N)
-    assert [launch["BLOCK"] for launch in gpu.launched] == [64]
-    assert gpu.tuned == 0
-
-
-def test_a_top_k_without_a_model_counts_for_nothing(autotune: Decorator, gpu: HostGpu) -> None:
-    """`None` for the model and `top_k` alike is as if neither was given."""
-    pruned = {"early_config_prune": lambda all_, *_, **__: all_, "perf_model": None, "top_k": None}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned, do_bench=UsersClock(1, 2))(copy)
-    kernel[grid](*vectors(), n=N)
-    assert gpu.tuned == 1
-
-
 def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     """Where pruning leaves nothing, it is told, before anything is launched."""
     pruned = {"early_config_prune": lambda *_, **__: []}
@@ -276,80 +188,6 @@ def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
     with pytest.raises((InputError, triton.TritonError), match="at least one"):
         kernel[grid](*vectors(), n=N)
     assert gpu.launched == []
-
-
-def test_too_many_threads(autotune: Decorator, gpu: HostGpu) -> None:
-    """A config of 4096 threads is dropped by a rule: it is not launched, so no hook hears of it."""
-    raised: list[Exception | None] = []
-
-    def after(values: dict[str, Any], exception: Exception | None) -> None:
-        raised.append(exception)
-
-    listed = [triton.Config({}, num_warps=warps) for warps in (128, 4, 2)]
-    clock = UsersClock(1.0)
-    kernel = autotune(listed, ["BLOCK"], do_bench=clock, post_hook=after)(copy)
-    kernel[(8,)](*vectors(), N, BLOCK=128)
-    assert kernel.best_config.num_warps in (4, 2)
-    assert set(raised) == {None}
-    assert 128 not in {config.num_warps for config in kernel.configs_timings}
-
-
-def test_an_edited_ir_is_another_result(tmp_path: Path, autotune: Decorator, gpu: HostGpu) -> None:
-    """Two files of IR are two configs, for Triton's cache of results and for the store."""
-    first, second = (str(tmp_path / name) for name in ("first.ttir", "second.ttir"))
-    one = triton.Config({"BLOCK": 32}, ir_override=first)
-    other = triton.Config({"BLOCK": 32}, ir_override=second)
-    assert one != other
-    kernel = autotune([one, other], ["n"])(copy)
-    assert [config.ir_override for config in kernel.configs] == [first, second]
-    assert len(set(kernel.configs)) == 2
-
-
-def test_one_edited_ir_reaches_the_launch(
-    tmp_path: Path, autotune: Decorator, gpu: HostGpu
-) -> None:
-    """The one config there is brings its file to Triton's launch, in either way to write it."""
-    path = str(tmp_path / "edited.ptx")
-    for own in (
-        triton.Config({"BLOCK": 32}, ir_override=path),
-        triton.Config({"BLOCK": 32, "ir_override": path}),
-    ):
-        kernel = autotune([own], ["n"])(copy)
-        kernel[grid](*vectors(), n=N)
-        assert gpu.launched[-1]["ir_override"] == path
-
-
-@pytest.mark.skipif(
-    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
-)
-@pytest.mark.parametrize("blocks", [(32,), (32, 128)])
-def test_listener(
-    autotune: Decorator, monkeypatch: pytest.MonkeyPatch, blocks: tuple[int, ...]
-) -> None:
-    """Triton's listener hears of a tuning once, of a stored config once, of memory never."""
-    heard: list[dict[str, Any]] = []
-    monkeypatch.setattr(triton.knobs.autotuning, "listener", lambda **told: heard.append(told))
-    kernel = autotune(configs(*blocks), ["n"], do_bench=UsersClock(1.0, 2.0))(copy)
-    check_listener(kernel, lambda: kernel[grid](*vectors(), n=N), heard, alone=len(blocks) == 1)
-
-
-@pytest.mark.skipif(
-    not hasattr(triton.knobs.autotuning, "listener"), reason="this Triton has no such listener"
-)
-def test_a_listener_may_wait_for_another_thread(
-    autotune: Decorator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A listener that waits for a thread that tunes another key does not wait for ever."""
-    kernel = autotune(configs(), ["n"])(copy)
-    with ThreadPoolExecutor(1) as pool:
-
-        def listener(**told: Any) -> None:
-            if told["key"][0] == N:
-                pool.submit(kernel[grid], *vectors(64), n=64).result(60)
-
-        monkeypatch.setattr(triton.knobs.autotuning, "listener", listener)
-        kernel[grid](*vectors(), n=N)
-    assert len(kernel.cache) == 2
 
 
 def test_a_cleared_cache_asks_the_store(autotune: Decorator, gpu: HostGpu) -> None:
@@ -433,13 +271,6 @@ def test_warmup_launches_nothing(
     assert gpu.tuned == 0
 
 
-def test_launch_options_pass(autotune: Decorator, gpu: HostGpu) -> None:
-    """Options of Triton's among the keywords of a launch reach Triton."""
-    kernel = autotune(configs(), ["n"])(copy)
-    kernel[grid](*vectors(), n=N, enable_fp_fusion=False)
-    assert gpu.launched[-1]["enable_fp_fusion"] is False
-
-
 INTERPRETED = ROOT / "tests" / "dispatch" / "interpreted_cases.py"
 
 
@@ -470,33 +301,3 @@ def test_interpreter(tmp_path: Path, how: str) -> None:
         "driver": False,
     }
     assert list(tmp_path.iterdir()) == []
-
-
-def rows() -> list[list[str]]:
-    """The cells of the document's tables, without their heads."""
-    lines = [line for line in DOCUMENT.read_text().splitlines() if line.startswith("|")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [row for row in cells if set(row[0]) - set("-: ") and row[0] != "case"]
-
-
-def functions_of(path: Path) -> set[str]:
-    """Names of a file's test functions."""
-    tree = ast.parse(path.read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
-@pytest.mark.slow
-def test_every_row_names_a_test() -> None:
-    """Each case of the document has a verdict, and names tests that exist."""
-    found = rows()
-    assert len(found) > 60
-    known = {path.name: functions_of(path) for path in (ROOT / "tests").rglob("test_*.py")}
-    for row in found:
-        case, asserts, verdict, shown = row
-        assert case.startswith("`test_"), row
-        assert asserts, row
-        assert verdict.startswith(("same", "differs", "no part")), row
-        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", shown)
-        assert named, row
-        for file, name in named:
-            assert name in known.get(file, ()), f"{case}: {file} has no {name}"

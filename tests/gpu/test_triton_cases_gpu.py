@@ -1,7 +1,6 @@
 """Triton's own tests of its autotuner as a specification, on a GPU.
 
 Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` under `patch()`.
-`docs/triton_autotuner_cases.md` lists the cases.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from asmtune.kernels import _conv2d_host, _conv2d_input, conv2d
+from asmtune.kernels import _conv2d_host, conv2d
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.test_conv2d_gradients import (
@@ -97,23 +97,3 @@ def test_a_winner_is_called_in_training(driven: tuple[FakeDriver, Any]) -> None:
     assert (
         excess(y.detach(), torch.nn.functional.conv2d(x, weight, padding=1).detach().double()) <= 1
     )
-
-
-def test_gradients_are_not_differentiated_again(driven: tuple[FakeDriver, Any]) -> None:
-    """A second derivative is refused where cuDNN has computed the first, as where we have."""
-    _, plans = driven
-    given = operands(WAYS[0])
-    x, weight = given["x"].requires_grad_(), given["weight"]
-    won = _conv2d_input.DEFAULT.with_alternative("cudnn_dgrad")
-
-    def differentiated() -> torch.Tensor:
-        y = conv2d.conv2d(x, weight, padding=1)
-        return torch.autograd.grad(y, x, y, create_graph=True)[0]
-
-    with plans(config=won, function=0, relay=lambda *_: None):
-        for _ in range(4):
-            differentiated()
-        with mock.patch.object(_conv2d_input.input_gradient.prepared, "function", _refuse):
-            dx = differentiated()
-    with pytest.raises(RuntimeError, match="conv2d: its gradients cannot be differentiated again"):
-        dx.sum().backward()

@@ -428,14 +428,3 @@ def test_a_prepared_call_does_not_keep_results(c_part: Any, host: Machine) -> No
         kernel[(1,)](X, 32)
     assert kernel._launcher.last is not None
     assert "heuristics" in (trace.reason or "")
-
-
-def test_a_plan_needs_all_results(c_part: Any) -> None:
-    """Bad results and keys are refused in words, and nothing is kept of them."""
-    made = launcher(c_part, LAYOUT, Slow())
-    plan = c_part.Plan(0, 1, 0, (), (1, 2, 3), None, None, (), print, (), None, {})
-    with pytest.raises(ValueError, match="the result of each rule"):
-        made.keep(bytes(8), plan, (), (1,))
-    with pytest.raises(ValueError, match="too many words"):
-        made.keep(bytes(8 * 500), plan, (), (1, 2))
-    assert len(made) == 0

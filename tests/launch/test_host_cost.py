@@ -16,9 +16,6 @@ from benchmarks.host_cost import (
     BACKWARD,
     CASES,
     FORWARD,
-    RECORDED,
-    document,
-    row,
     ways,
 )
 from tests.kernels.accuracy import module_of
@@ -84,17 +81,3 @@ def _hosts(name: str) -> list[Any]:
 
 def _refuse(*_: Any, **__: Any) -> None:
     raise AssertionError("the function itself was called")
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_rows_of_the_measurement(launched: FakeDriver, name: str) -> None:
-    """Each phase has medians of ours, PyTorch's and the function's, and their ratio."""
-    found = row(name, 2, "cpu", 1)
-    phases = [phase for phase in (FORWARD, RECORDED, BACKWARD) if phase in found]
-    assert len(phases) == (3 if CASES[name].inputs else 1)
-    for phase in phases:
-        assert {"ours", "torch", "function", "of_torch"} == found[phase].keys()
-    assert found["prepared"] >= 1
-    file = {"provenance": {"device": "NVIDIA H200"}, "functions": {name: found}}
-    assert f"| `{name}`, {FORWARD} | " in document(file)
-    assert launched.noted.launches

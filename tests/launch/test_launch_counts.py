@@ -114,13 +114,6 @@ def test_a_gpu_that_is_busy_for_longer_is_no_finding(counts: LaunchCounts, tmp_p
     assert counts.launch_bound() == []
 
 
-def test_a_launch_of_unknown_time_is_no_finding(counts: LaunchCounts) -> None:
-    """A config that was neither timed nor predicted is not reported."""
-    _launch(_pinned(), FEWEST, _work)
-    assert counts.tallies()[0].gpu_us is None
-    assert counts.launch_bound() == []
-
-
 def test_a_pause_is_no_time_of_a_launch(counts: LaunchCounts, tmp_path: Path) -> None:
     """What lies a millisecond or more before a launch is not the host's time for it."""
     _store(tmp_path, 4.0)

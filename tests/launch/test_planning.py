@@ -23,10 +23,8 @@ from asmtune.runtime.launch.planning import (
     TritonLaunch,
     backend,
     kinds,
-    native,
     plan_of,
     plan_of_alternative,
-    tensor_backend,
 )
 from asmtune.runtime.launch.slots import entry_widths
 from asmtune.triton_api.compiler import Toolchain
@@ -99,17 +97,6 @@ def test_amd_kernels_go_to_triton(arch: str) -> None:
     assert plan is not None
     assert (plan.function, plan.slots) == (0, ())
     assert plan.relay is kernel.run
-
-
-def test_an_amd_gpu_needs_no_cuda_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ROCm nothing of CUDA is loaded, and no call is prepared."""
-    monkeypatch.setattr(torch.version, "hip", "6.4")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    opened: list[str] = []
-    monkeypatch.setattr(planning, "_built", lambda: SimpleNamespace(open_driver=opened.append))
-    assert native.__wrapped__() is not plain
-    assert tensor_backend.__wrapped__() is None
-    assert opened == []
 
 
 @pytest.mark.parametrize("wanted", ["auto", "python"])
@@ -214,14 +201,6 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     plan = plan_of(FACTS, launched, KINDS)
     assert plan is not None
     assert plan.function == 0
-
-
-def test_defaults_and_configs_fill_what_a_launch_leaves_out() -> None:
-    """A runtime parameter that the config sets is a constant of the plan."""
-    given = {name: value for name, value in GIVEN.items() if name != "n"}
-    plan = planned(scalars, given, {"B": 64, "n": 48})
-    assert plan.slots[1] == (3, -1, 48)
-    assert plan.values[1] == 48
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook", "pre_run_hooks"])

@@ -115,14 +115,6 @@ def test_every_class_of_argument_at_every_place(function: Any, c_part: Any, plac
         assert found.setdefault(words, kernel) == kernel, value
 
 
-def test_common_launches_have_words(c_part: Any) -> None:
-    """What kernels are launched with every day is not unusual."""
-    layout = layout_of(typed.params)
-    tensor = torch.nn.Parameter(BUFFER.view(torch.float16)[:8], requires_grad=False)
-    everyday = (tensor, 7, 2**40, 0.5, None, BUFFER, True, 128, "relu")
-    assert key_of(c_part, layout, everyday) is not None
-
-
 class Pointer:
     """Not a tensor, but has a pointer."""
 

@@ -11,7 +11,7 @@ from explorer_pages import CHROMIUM, Opener, matmul, opener
 
 from asmtune.base.settings import Settings
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.report.explorer.page import report_html
+from asmtune.report.page import report_html
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

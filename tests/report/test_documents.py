@@ -97,15 +97,6 @@ def test_json() -> None:
     }  # fmt: skip
 
 
-def test_json_has_no_nan() -> None:
-    """A number that JSON does not have is a mistake of the program's, and never written."""
-    bad = Verdict(Config({}), kept=True, rank=1, score=float("nan"))
-    made = report()
-    broken = PruneReport(**{**made.__dict__, "verdicts": (bad,)})
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        report_json([broken])
-
-
 def test_csv() -> None:
     """One row a target and config, with a column for each axis and feature."""
     rows = list(csv.DictReader(io.StringIO(report_csv([report(), report("A100")]))))

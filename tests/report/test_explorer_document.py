@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from test_documents import features, report
 
 from asmtune.predict.prune.flow import A_GUESS
-from asmtune.report.explorer import page
-from asmtune.report.explorer.page import packed, page_model, report_html
-from asmtune.report.tables import COLUMNS, TIMES, headline
+from asmtune.report import page
+from asmtune.report.page import packed, page_model, report_html
+from asmtune.report.tables import COLUMNS, TIME, headline
 from tests.command_lines import page_report, unpacked
 
 NODE = shutil.which("node")
@@ -98,17 +98,6 @@ def test_terms_are_columns_and_sum_to_the_prediction() -> None:
     assert "DRAM_us" not in columns
 
 
-def test_an_axis_with_the_name_of_a_verdict() -> None:
-    """An axis that is called as a column is stands beside it, not in its place."""
-    from asmtune.core.config import Config
-
-    made = report()
-    verdicts = [replace(v, config=Config({"rank": 7, "BLOCK": 1})) for v in made.verdicts]
-    (model,) = page_report(report_html([replace(made, verdicts=tuple(verdicts))]))["reports"]
-    assert model["columns"]["axis rank"] == [7] * 4
-    assert model["columns"]["rank"] == [1, 2, None, None]
-
-
 def test_the_page_is_whole() -> None:
     """Nothing in it points outside, and its policy has the digest of its one script.
 
@@ -146,25 +135,15 @@ def test_modules_are_joined() -> None:
 @pytest.mark.skipif(NODE is None, reason="no node")
 @pytest.mark.parametrize("is_narrow", [False, True])
 def test_the_winner_is_the_first_row(is_narrow: bool) -> None:
-    """Rows come by measured time, else by rank; on a phone the columns are time and axes."""
+    """Rows come by rank; on a phone the columns are time and axes."""
     made = report()
-    timed = [
-        replace(verdict, measured_us=us)
-        for verdict, us in zip(made.verdicts, (9.0, 4.0, None, None), strict=True)
-    ]
-    reports = [
-        replace(made, verdicts=tuple(timed[::-1])),
-        replace(made, verdicts=made.verdicts[::-1]),
-    ]
-    found = [ran_in_node(one, is_narrow) for one in reports]
-    assert [rows[:2] for rows, _ in found] == [[2, 3], [3, 2]]
-    columns = [columns[:4] for _, columns in found]
-    axes = ["BLOCK", "num_warps", "maxnreg"]
+    rows, columns = ran_in_node(replace(made, verdicts=made.verdicts[::-1]), is_narrow)
+    assert rows[:2] == [3, 2]
     if is_narrow:
-        assert [shown[0] for shown in columns] == ["measured_us", "predicted_us"]
-        assert [sorted(shown[1:]) for shown in columns] == [sorted(axes)] * 2
+        assert columns[0] == "predicted_us"
+        assert sorted(columns[1:4]) == ["BLOCK", "maxnreg", "num_warps"]
     else:
-        assert columns[0][:2] == ["rank", "fate"]
+        assert columns[:2] == ["rank", "fate"]
 
 
 def ran_in_node(made: Any, is_narrow: bool) -> tuple[list[int], list[str]]:
@@ -203,13 +182,6 @@ def test_headings_are_the_terminal_s() -> None:
     """The page describes each column of the terminal's table under the same heading."""
     described = page_model([report()])["columns"]
     shown = {name: heading for name, (heading, _, _) in described.items()}
-    for column in (*COLUMNS, *TIMES):
+    for column in (*COLUMNS, TIME):
         name = "shared_kib" if column.place == "shared_bytes" else column.place
         assert shown[name] == column.heading
-
-
-def test_labels_of_one_target_on_two_shapes() -> None:
-    """Where a target stands twice, its shape tells which is which."""
-    reports = [report(), replace(report(), shape={"n": 8192})]
-    model = page_model(reports)
-    assert [one["label"] for one in model["reports"]] == ["H200 4096", "H200 8192"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +12,9 @@ from explorer_pages import Opener, needs_browser, repeated
 from test_documents import report
 
 from asmtune.core.config import Config
-from asmtune.core.records.tuned import SampleStatistics
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.documents import triton_config
-from asmtune.report.explorer.page import report_html
-from asmtune.report.explorer.timings import KernelTimings, Timings, with_timings
+from asmtune.report.page import report_html
 
 pytestmark = needs_browser
 
@@ -85,57 +82,6 @@ def test_search(
     assert here.shown() == f"{len(wanted)} of 8 configs"
 
 
-def test_a_search_that_means_nothing(gemm_page: Path, opened: Opener) -> None:
-    """A column that is not there is named, and the rows stay as they were."""
-    here = opened(gemm_page)
-    here.page.fill("#search", "BLOCK_Q=3")
-    here.page.wait_for_selector("#search-error:has-text('no column \"BLOCK_Q\"')")
-    assert len(here.rows()) == 8
-    again = opened(gemm_page, here.page.evaluate("location.hash"))
-    assert len(again.rows()) == 8
-    here.page.fill("#search", "regs<many")
-    here.page.wait_for_selector("#search-error:has-text('\"many\" is no number')")
-
-
-def test_filters(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
-    """A list of an axis narrows the table, and Clear widens it."""
-    here = opened(gemm_page)
-    here.page.select_option("[data-facet=BLOCK_M]", "128")
-    assert set(here.column("BLOCK_M")) == {"128"}
-    here.page.select_option("[data-facet=fate]", "dropped")
-    wanted = [v for v in gemm[0].verdicts if not v.kept and v.config.kwargs["BLOCK_M"] == 128]
-    assert here.shown() == f"{len(wanted)} of 8 configs"
-    here.page.click("#clear")
-    assert here.shown() == "8 of 8 configs"
-
-
-def test_columns(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
-    """Any feature can be a column, with the report's own values."""
-    here = opened(gemm_page)
-    here.page.click("summary:has-text('Columns')")
-    here.page.check("[data-column=code_kib]")
-    verdicts = by_rank(gemm[0])
-    sizes = [v.features["code_bytes"] / 1024 for v in verdicts if v.features]
-    assert [float(text) for text in here.column("code_kib")] == pytest.approx(sizes, abs=0.01)
-    here.page.uncheck("[data-column=bottleneck]")
-    assert "limit" not in here.page.locator("#grid-head").inner_text()
-
-
-def test_export(gemm: Reports, gemm_page: Path, opened: Opener) -> None:
-    """The shown rows and columns are saved as CSV, in the table's order."""
-    here = opened(gemm_page, "#query=BLOCK_K%3D64&sort=-regs_per_thread")
-    with here.page.expect_download() as download:
-        here.page.click("#export")
-    assert download.value.suggested_filename == "tiled_matmul-H200.csv"
-    rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
-    verdicts = {v.rank: v for v in gemm[0].verdicts if v.config.kwargs["BLOCK_K"] == 64}
-    assert {int(row["rank"]) for row in rows} == verdicts.keys()
-    registers = [int(row["regs_per_thread"]) for row in rows]
-    assert registers == sorted(registers, reverse=True)
-    for row in rows:
-        assert float(row["predicted_us"]) == verdicts[int(row["rank"])].predicted_us
-
-
 def test_the_link_restores_the_view(gemm_page: Path, opened: Opener) -> None:
     """The address that a view has gives the same view in another window."""
     here = opened(gemm_page)
@@ -146,16 +92,6 @@ def test_the_link_restores_the_view(gemm_page: Path, opened: Opener) -> None:
     assert there.rows() == here.rows()
     assert there.page.input_value("#search") == "BLOCK_M=128"
     assert there.shown() == here.shown() == "2 of 8 configs"
-
-
-@pytest.mark.parametrize("link", ["columns=constructor", "sort=constructor", "query=constructor=1"])
-def test_a_link_with_a_name_that_is_no_column(link: str, gemm_page: Path, opened: Opener) -> None:
-    """A name that every object of JavaScript knows is no column either: the table is there."""
-    here = opened(gemm_page, f"#{link}")
-    assert here.page.is_hidden("#fatal")
-    assert len(here.rows()) == 8
-    error = 'no column "constructor"' if link.startswith("query") else ""
-    assert here.page.inner_text("#search-error") == error
 
 
 def test_keys(gemm_page: Path, opened: Opener) -> None:
@@ -198,39 +134,6 @@ def test_failures_only(tmp_path: Path, opened: Opener) -> None:
     here.page.click("#row-1")
     assert "2048 threads" in here.page.inner_text("#config-reasons")
     assert here.page.locator("#config-terms tr").count() == 0
-
-
-def test_targets(gemm: Reports, targets_page: Path, opened: Opener) -> None:
-    """Each target has a tab with its own funnel, rows and link."""
-    here = opened(targets_page)
-    assert here.page.locator("#targets button").count() == 2
-    here.page.click("#targets button:has-text('A100')")
-    wanted = [v.predicted_us for v in by_rank(gemm[1])]
-    assert [float(text) for text in here.column("pred us")] == pytest.approx(wanted, rel=0.01)
-    again = opened(targets_page, here.page.evaluate("location.hash"))
-    assert again.rows() == here.rows()
-    assert again.page.get_attribute("#targets button:has-text('A100')", "aria-pressed") == "true"
-
-
-def test_measured_times(gemm: Reports, tmp_path: Path, opened: Opener) -> None:
-    """Measured times stand beside the predicted ones, and the fastest is the first row."""
-    report = gemm[0]
-    cited: list[SampleStatistics | None] = [SampleStatistics(60, 40.0, 41.25, 44.5, 0.021)]
-    times = {
-        str(v.config): (2.0 * (v.predicted_us or 0), statistics)
-        for v, statistics in zip(by_rank(report)[:5], cited + [None] * 4, strict=True)
-    }
-    dtypes = frozenset({"fp16"})
-    timed = KernelTimings("tiled_matmul", report.shape, dtypes, "NVIDIA H200", times)
-    path = tmp_path / "measured.html"
-    path.write_text(
-        report_html(with_timings([report], Timings("a run", (timed,)))), encoding="utf-8"
-    )
-    here = opened(path)
-    assert here.column("pred/meas") == ["0.500"] * 5 + [""] * 3
-    for column, shown in (("p90 us", "41.25"), ("p99 us", "44.50"), ("RSD", "2.10")):
-        assert here.column(column) == [shown] + [""] * 7
-    assert "measured: a run, 5 of 8 configs" in (here.page.text_content("#notes") or "")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

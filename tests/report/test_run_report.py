@@ -14,7 +14,6 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
 from asmtune.report.runs import (
-    MOST_ROWS,
     NOT_ENDED,
     funnel_steps,
     run_json,
@@ -33,8 +32,6 @@ from tests.trace_runs import (
     FAST,
     HEADER,
     SLOW,
-    batch,
-    foreseen,
     header_of,
     measured,
     write_run,
@@ -81,17 +78,6 @@ def test_the_funnel_adds_up(run: TracedRun) -> None:
     assert all([*map(str, step)] in rows(run_report(run)) for step in steps)
 
 
-def test_what_was_not_compiled(tmp_path: Path) -> None:
-    """Configs that the prediction left out are a loss of their own."""
-    writer = TraceWriter(tmp_path, HEADER)
-    writer.ranking(foreseen(), DEFAULT)
-    writer.batch(1, 1.0, [v for v in batch() if v.config in (FAST, DEFAULT)])
-    writer.close()
-    steps = [tuple(step) for step in funnel_steps(run_of(writer))]
-    assert steps[2:4] == [("prediction", "not compiled", -3), ("compiled", "configs", 2)]
-    assert ["prediction", "not compiled", "-3"] in rows(run_report(run_of(writer)))
-
-
 def test_the_timed(run: TracedRun) -> None:
     """A timed config shows its axes that vary, its times, and what was told of it before."""
     lines = rows(run_report(run))
@@ -104,19 +90,6 @@ def test_the_timed(run: TracedRun) -> None:
     }  # fmt: skip
     marks = [line[0] for line in lines[lines.index(heading) + 2 :][:3]]
     assert marks == ["winner 1", "default 2", "3"]
-
-
-def test_many_timed(tmp_path: Path) -> None:
-    """The fastest and the default are shown, and how many are left out."""
-    writer = TraceWriter(tmp_path, HEADER)
-    many = [measured(Config({"BLOCK": n}), 1.0 + n) for n in range(1, 60)]
-    writer.trial(1, 1.0, [*many, measured(DEFAULT, 99.0)], best_us=2.0)
-    writer.close()
-    run = run_of(writer)
-    text = shown(run_report(run))
-    assert f"default {len(many) + 1}" in text
-    assert f"{len(many) - MOST_ROWS} slower ones are left out" in text
-    assert len(json.loads(run_json(run))["timed"]) == len(many) + 1
 
 
 def test_winner_and_default(run: TracedRun, tmp_path: Path) -> None:

@@ -126,11 +126,3 @@ def test_several_targets() -> None:
     heads = [number for number, line in enumerate(lines) if "rank" in line and "BLOCK" in line]
     ranks = [[row[lines[n].index("rank")] for row in lines[n + 2 : n + 4]] for n in heads]
     assert ranks == [["1", "(2)"], ["1", "shared_memory"]]
-
-
-def test_markup_stays_text() -> None:
-    """Brackets in names and values are shown, not taken for markup."""
-    odd = replace(report(), kernel="[bold]odd", notes=("[red]note",))
-    text = shown(prune_table([odd]))
-    assert "[bold]odd" in text
-    assert "[red]note" in text

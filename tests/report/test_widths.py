@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-
 import pytest
-from rich.console import Group
 from test_explanation import against  # noqa: F401 - a fixture
 from test_run_report import run  # noqa: F401 - a fixture
 from widths import (
@@ -21,24 +17,12 @@ from widths import (
     words_of,
 )
 
-from asmtune.cli.run import keys_met_table
-from asmtune.core.config import Config, varying
+from asmtune.core.config import varying
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.predict.features.catalog import FEATURES
-from asmtune.report.cells import ReportTable, heading, plain_table
+from asmtune.report.cells import ReportTable, plain_table
 from asmtune.report.documents import read_reports
-from asmtune.report.explain.record import Explained
-from asmtune.report.explain.text import explanation
-from asmtune.report.runs import run_report, runs_table
 from asmtune.report.tables import prune_table
-from asmtune.runtime.events import KeyResolved
-from asmtune.store.trace.run import TracedRun
-from asmtune.workshop.regression.api import check
-from asmtune.workshop.regression.check_page import check_table
-from asmtune.workshop.replay.results import CUTS, ScorerResult, TaskResult, scorers_table
-from asmtune.workshop.roofline.document import chart_table
-from tests.charts import mixed
-from tests.workshop.regression.bench_runs import simulated
 
 NARROW = (24, 40)
 """Widths below those at which every name is whole."""
@@ -71,90 +55,12 @@ def test_a_saved_report_is_whole(name: str, width: int) -> None:
     assert {part for axis in axes for part in parts_of(axis)} <= words_of(text)
 
 
-def scorers() -> ReportTable:
-    """Two scorers on two kernels, one of a long name."""
-    tasks = read_tasks()
-    results = [TaskResult(task, dict.fromkeys(CUTS, 0.9876)) for task in tasks]
-    return scorers_table([ScorerResult(n, tuple(results)) for n in ("learned", "x")], "NVIDIA H200")
-
-
-def read_tasks() -> list[object]:
-    """Tasks without timings."""
-    from asmtune.core.oracle import Row, Task
-
-    row = Row(Config({}), 1.0, None, {})
-    return [Task(name, {"M": 1}, "fp16", (row,)) for name in ("gemm", "attention_backward_kv")]
-
-
-def keys_met() -> ReportTable:
-    """Keys of two kernels."""
-    return keys_met_table(
-        [KeyResolved(kernel=kernel, how="tuned") for kernel in ("k", "package.module.a_kernel")]
-    )
-
-
-def launches() -> Group:
-    """A roofline with a launch that failed."""
-    return chart_table(replace(mixed(), failures=[("gru seq=1", "no config can run")]))
-
-
-def compared() -> Group:
-    """A check of a run with a kernel of a long name."""
-    levels = {"one": 10.0, "a_kernel_with_a_name_as_long_as_some_are": 123456.75}
-    return check_table(check(simulated(1, **levels), simulated(0, **levels)))
-
-
 def features() -> ReportTable:
     """The list of features."""
     table = plain_table("Features", ("feature", "unit", "meaning"), left=3, spare=("unit",))
     for one in FEATURES.values():
         table.add_row(one.name, one.unit, one.meaning)
     return table
-
-
-TABLES: Mapping[str, tuple[Callable[[], object], tuple[str, ...]]] = {
-    "roofline": (launches, ("matmul", "200.00", "71%", "1.75")),
-    "check": (compared, ("one", "a_kernel_with_a_name_as_long_as_some_are", "unchanged")),
-    "scorers": (scorers, ("gemm", "attention_backward_kv", "0.988", "learned")),
-    "keys met": (keys_met, ("k", "package.module.a_kernel", "tuned", "picked")),
-    "features": (features, tuple(FEATURES)),
-}
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", TABLES)
-def test_every_table_is_whole(name: str, width: int) -> None:
-    """The tables of the other commands keep their names and their most important figures."""
-    table, needed = TABLES[name]
-    assert_whole(table(), width, needed)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_run_is_whole(run: TracedRun, width: int) -> None:  # noqa: F811
-    """A run shows every timed config with its time, and the list of runs the id of each."""
-    needed = {f"{timing.median_us:.1f}" for timing in run.timings().values()}
-    assert_whole(run_report(run), width, {*needed, "winner"})
-    assert_whole(runs_table([run]), width, {run.run})
-
-
-@pytest.mark.slow(seconds=5)
-def test_an_explanation_is_whole(against: Explained) -> None:  # noqa: F811
-    """The tables of `asmtune explain` fit, with the names of classes and the comparison."""
-    for width in WIDTHS:
-        assert_whole(explanation(against), width, {"executed", "tensor", "Resources"})
-
-
-@pytest.mark.parametrize("width", [*NARROW, *WIDTHS])
-def test_names_longer_than_a_line(width: int) -> None:
-    """A name or number that no line holds goes on in the next one: no character is lost."""
-    kernel, count = "kernel_" + "x" * 230, "12345678901234567890123"
-    table = plain_table("Kernels", ("kernel", "configs", "us"))
-    table.add_row(kernel, count, "1.5")
-    text = rendered(table, width)
-    assert max(map(len, text.splitlines())) <= width
-    assert "…" not in text
-    assert kernel in "".join(text.split())
-    assert (count in text) == (width > len(count))
 
 
 @pytest.mark.parametrize("width", NARROW)
@@ -166,16 +72,6 @@ def test_below_sixty_columns(name: str, width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     first = read_reports(GOLDEN / f"{name}.json")[0].kept[0]
     assert f"{first.predicted_us:.1f}" in text
-
-
-def test_headings_take_a_line_a_word() -> None:
-    """Where the columns do not fit otherwise, headings are broken at spaces and below bars."""
-    table = plain_table("", ("BLOCK_M", "num_warps", "shared KiB", "us"), left=0)
-    table.add_row("128", "8", "96", "3.25")
-    assert rendered(table, 200).splitlines()[0].split(" ┃ ")[1] == "num_warps"
-    rows = [line.split("┃") for line in rendered(table, 32).splitlines()[:2]]
-    words = [[cell.strip() for cell in row] for row in rows]
-    assert words == [["BLOCK_", "num_", "shared", ""], ["M", "warps", "KiB", "us"]]
 
 
 def test_columns_leave_by_importance() -> None:
@@ -199,9 +95,3 @@ def test_control_codes_in_cells() -> None:
     assert "\\x1b[31m" in text
     assert "\\u202e" in text
     assert "[link=x]1[/]" in text
-
-
-def test_a_heading_has_no_strides() -> None:
-    """Strides, which may be twenty, are left out of a heading that has sizes."""
-    assert heading({"M": 4, "stride_am": 4, "causal": True}) == "M=4 causal=True"
-    assert heading({"stride": 2}) == "stride=2"

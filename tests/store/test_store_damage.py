@@ -19,10 +19,10 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.lookup import StoredPrediction, StoreWarning
 from asmtune.store.safe_store import SafeStore
-from asmtune.store.seeds import KeyedConfigs
 
 Damage = Callable[[bytes, st.DataObject], bytes]
 

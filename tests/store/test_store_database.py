@@ -19,8 +19,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
+from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import StoredPrediction
-from asmtune.store.seeds import KeyedConfigs
 
 SMALL_CONFIG = Config({"BLOCK_M": 32})
 
@@ -34,30 +34,6 @@ def test_any_record_comes_back_equal(shared: Store, record: TuneRecord) -> None:
     found = shared.find(record.key)
     assert found == record
     assert [m.samples_us for m in found.measurements] == [m.samples_us for m in record.measurements]
-
-
-@settings(deadline=None, max_examples=30)
-@given(record=store_records.records())
-def test_key_does_not_depend_on_order(record: TuneRecord) -> None:
-    """A key has one identity, whatever the order in which its names were given."""
-    key = record.key
-    turned = replace(
-        key,
-        shape=dict(reversed(key.shape.items())),
-        dtypes=dict(reversed(key.dtypes.items())),
-    )
-    assert key_digest(turned) == key_digest(key)
-
-
-def test_path_with_characters_of_a_url(tmp_path: Path) -> None:
-    """Question marks, hashes and percent signs in a path are part of its name."""
-    path = tmp_path / "a?mode=ro#b%20c" / "store.sqlite"
-    with Store.open(path) as store:
-        store.save(record())
-    assert path.is_file()
-    with Store.open(f"sqlite:///{tmp_path}/plain.sqlite") as store:
-        store.save(record())
-    assert (tmp_path / "plain.sqlite").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_record_is_found_by_all_of_its_key(store: Store) -> None:

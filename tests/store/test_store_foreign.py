@@ -125,26 +125,6 @@ def test_an_empty_file_is_taken_for_a_new_store(tmp_path: Path) -> None:
     assert fast_lookup(str(path), KEY, PROVENANCE).seen is not None
 
 
-def test_a_damaged_store_behind_a_link(tmp_path: Path) -> None:
-    """The file that a link names is set aside, with its log, and the link stays."""
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    path = tmp_path / "store.sqlite"
-    path.symlink_to(folder / "real.sqlite")
-    with pytest.raises(StoreError, match="leads to a missing file"):
-        Store.open(path)
-    Store.open(folder / "real.sqlite").save(record())
-    with (folder / "real.sqlite").open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 40_000)
-    with pytest.warns(StoreWarning, match=r"set aside as real\.sqlite\.corrupt-"):
-        Store.open(path, on_corrupt="set_aside").save(record(1))
-    with Store.open(path) as store:
-        assert store.records() == [record(1)]
-    assert path.is_symlink()
-    assert len(list(folder.glob("*corrupt*"))) == 1
-
-
 def test_the_schema_is_that_of_a_new_store(tmp_path: Path) -> None:
     """The digest by which a lookup without SQLAlchemy knows the tables is that of a new store."""
     Store.open(tmp_path / "store.sqlite").close()

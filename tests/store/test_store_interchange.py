@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_records import record, text_of, timed
 
-from asmtune.base.errors import InputError, StoreError
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
@@ -86,18 +85,6 @@ def test_write_and_read(tmp_path: Path) -> None:
     assert interchange.read(file) == ()
 
 
-def test_places_that_serve_no_file(tmp_path: Path) -> None:
-    """A missing folder, or a folder in the file's place, is one line; so is what is no document."""
-    for place in ("none/tuned.json", ""):
-        with pytest.raises(StoreError, match=r"cannot be written \(.*\); check the folder"):
-            interchange.write(tmp_path / place, [record()])
-        with pytest.raises(InputError, match=r"cannot be read \(.*\); name a file"):
-            interchange.read(tmp_path / place)
-    with pytest.raises(InputError, match=r"export\[0\]\.winner: expected one of the configs"):
-        interchange.write(tmp_path / "f.json", [record(measurements=())])
-    assert list(tmp_path.iterdir()) == []
-
-
 def _drop(*path: str | int) -> Callable[[Any], None]:
     def apply(value: Any) -> None:
         for step in path[:-1]:
@@ -153,23 +140,6 @@ def test_malformed_document() -> None:
         assert "\n" not in str(caught.value)
 
 
-NO_DOCUMENTS = {
-    b"": "not JSON",
-    b"[]": "document: expected an object, got []",
-    b'{"format": NaN}': "not JSON (NaN is not a number here)",
-    b'{"format": 1, "format": 2}': "not JSON (a name is repeated among ['format', 'format'])",
-    b"[" * 100_000: "nested too deeply",
-}
-
-
-def test_not_a_document() -> None:
-    """Text that is not such JSON at all is refused in one line that names the file."""
-    for text, message in NO_DOCUMENTS.items():
-        with pytest.raises(InputError, match=rf"^tuned\.json: .*{re.escape(message)}") as caught:
-            interchange.loads(text, "tuned.json")
-        assert "\n" not in str(caught.value)
-
-
 @settings(deadline=None, max_examples=100)
 @given(data=st.data())
 def test_cut_or_changed_text(data: st.DataObject) -> None:
@@ -203,13 +173,3 @@ def test_any_json_is_read(encoding: str) -> None:
         assert interchange.loads(text.encode(encoding), "f.json") == (
             interchange.loads(written, "f.json")
         )
-
-
-def test_a_layout_that_was_changed_by_hand() -> None:
-    """A record cut out of a file, or text after the last, is refused or read, never passed over."""
-    written = text_of([record(1), record(2)])
-    first, second = written.split("},\n{\n")
-    assert [r.key.shape["M"] for r in interchange.loads(f"{first}}}\n]\n}}\n", "f")] == [1]
-    for text in (f"{first}}},\n]\n}}\n", written + "x", written[:-2], f"{first}}}\n{second}"):
-        with pytest.raises(InputError, match="not JSON"):
-            interchange.loads(text, "f")

@@ -25,7 +25,6 @@ from asmtune.store.shipped import (
     shipped_records,
 )
 
-CACHE = Path(__file__).parents[2] / "cache"
 NOW = replace(PROVENANCE, triton="3.6.1")
 STALE = replace(PROVENANCE, source="0" * 64)
 
@@ -73,13 +72,6 @@ def winner(value: int) -> dict[str, object]:
     config = Config({"BLOCK_M": value})
     timing = replace(record().measurements[0], config=config, samples_us=())
     return {"winner": config, "measurements": (timing,)}
-
-
-def test_files_of_the_source_tree() -> None:
-    """Every file in cache/ is well-formed, and the folder explains itself."""
-    for file in CACHE.glob("*.json"):
-        assert interchange.read(file)
-    assert "asmtune-tuned" in (CACHE / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_is_shipped(ship: Ship, monkeypatch: pytest.MonkeyPatch) -> None:

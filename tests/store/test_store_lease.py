@@ -8,7 +8,6 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from children import finish, say, start
@@ -78,16 +77,16 @@ def test_who_does_not_wait_goes_on(where: str) -> None:
         assert "asmtune-lease" in {thread.name for thread in threading.enumerate()}
         for field in ("source", "space", "triton"):
             other = replace(PROVENANCE, **{field: "9.9"})
-            with safe_store(where).lease(KEY, other, wait=False) as second:
+            with safe_store(where, wait_s=0.0).lease(KEY, other) as second:
                 assert second.mine
-        with safe_store(where).lease(KEY, PROVENANCE, wait=False) as second:
+        with safe_store(where, wait_s=0.0).lease(KEY, PROVENANCE) as second:
             assert first.mine
             assert (second.mine, second.record) == (False, None)
             assert second.holder.endswith(f":{os.getpid()}")
         with safe_store(where, wait_s=0.2).lease(KEY, PROVENANCE) as late:
             assert (late.mine, late.record) == (False, None)
         first.finish(tuned(1))
-    with safe_store(where).lease(KEY, PROVENANCE, wait=False) as third:
+    with safe_store(where, wait_s=0.0).lease(KEY, PROVENANCE) as third:
         assert (third.mine, third.record, third.holder) == (False, tuned(1), "")
     assert "asmtune-lease" not in {thread.name for thread in threading.enumerate()}
     with Store.open(where) as store:
@@ -131,7 +130,7 @@ def owner_that_dies(where: str) -> None:
 def test_a_killed_owner_on_this_host_holds_nobody_up(where: str) -> None:
     """The key of a process that was killed on this host is free at once, waiting or not."""
     owner_that_dies(where)
-    with safe_store(where, LeaseIntervals(stale_s=1e9)).lease(KEY, PROVENANCE, wait=False) as lease:
+    with safe_store(where, LeaseIntervals(stale_s=1e9), 0.0).lease(KEY, PROVENANCE) as lease:
         assert lease.mine
 
 
@@ -148,12 +147,12 @@ def test_a_silent_owner_elsewhere_is_taken_over(where: str, wait: bool) -> None:
         changed = update(tables.leases).values(owner=owner)
         store.transact(lambda connection: connection.execute(changed), writes=True)
     told: list[str] = []
-    patient = safe_store(where, replace(FAST, stale_s=0.5))
+    patient = safe_store(where, replace(FAST, stale_s=0.5), 60.0 * wait)
     if not wait:
-        with patient.lease(KEY, PROVENANCE, wait=False) as first:
+        with patient.lease(KEY, PROVENANCE) as first:
             assert (first.mine, first.holder) == (False, f"elsewhere:{os.getpid()}")
         time.sleep(0.5)
-    with patient.lease(KEY, PROVENANCE, wait=wait, on_wait=told.append) as second:
+    with patient.lease(KEY, PROVENANCE, on_wait=told.append) as second:
         assert second.mine
     assert told == [f"elsewhere:{os.getpid()}"] * wait
 
@@ -201,7 +200,7 @@ def test_a_forked_child_does_not_let_the_key_go(where: str) -> None:
     """A process that leaves a context that it was forked in leaves its parent's lease alone."""
     with safe_store(where).lease(KEY, PROVENANCE) as lease:
         assert finish(*start(lambda _: lease.__exit__(None, None, None))) == ""
-        with safe_store(where).lease(KEY, PROVENANCE, wait=False) as second:
+        with safe_store(where, wait_s=0.0).lease(KEY, PROVENANCE) as second:
             assert not second.mine
 
 
@@ -217,14 +216,3 @@ def test_owners_that_are_gone() -> None:
     assert not leases.has_ended(f"{host}:{process}:{'0' * 16}:{random}")
     assert not leases.has_ended(f"{host}:{'9' * 30}:{home}:{random}")
     assert not any(map(leases.has_ended, ["", "x", "::::", f"{host}:x:{home}:{random}"]))
-
-
-def test_unknown_homes_are_not_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where the system does not tell which processes share their ids, none is taken for gone."""
-    monkeypatch.setattr(leases, "_BOOT", tmp_path / "missing")
-    leases._id_space.cache_clear()
-    try:
-        child, reader = start(lambda pipe: os.write(pipe, leases.new_owner().encode()))
-        assert not leases.has_ended(finish(child, reader))
-    finally:
-        leases._id_space.cache_clear()

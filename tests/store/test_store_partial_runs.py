@@ -9,7 +9,6 @@ import store_records
 from hypothesis import given, settings
 from store_records import PROVENANCE, record, timed
 
-from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
@@ -82,17 +81,6 @@ def test_saving_ends_the_run(store: Store) -> None:
     assert [run.digest for run in store.unfinished()] == [key_digest(other)]
 
 
-def test_keep_first(store: Store) -> None:
-    """Of two records made the same way the first stays and is given to the second's maker."""
-    second = record(failures=())
-    assert store.save_first(record()) == record()
-    assert store.save_first(second) == record()
-    assert store.records() == [record()]
-    elsewhere = record(failures=(), provenance=GROWN)
-    assert store.save_first(elsewhere) == elsewhere
-    assert store.records() == [elsewhere]
-
-
 def test_unfinished_runs(store: Store) -> None:
     """Unfinished runs are listed by key and source, with how much is known of each."""
     later = replace(PROVENANCE, date="2025-03-02T12:00:00+00:00")
@@ -112,16 +100,6 @@ def test_unfinished_runs(store: Store) -> None:
     assert store.unfinished(device="NVIDIA H100") == []
     assert store.clear("pkg.matmul") == 0
     assert [run.kernel for run in store.unfinished()] == ["pkg.a"]
-
-
-def test_all_of_a_batch_or_none(store: Store) -> None:
-    """One outcome that cannot be kept is named, and keeps its batch out."""
-    bad = replace(TWO, median_us=float("nan"))
-    with pytest.raises(InputError, match=r"\.measurements\[1\]\.median_us: expected a"):
-        store.save_outcomes(KEY, PROVENANCE, [ONE, bad])
-    with pytest.raises(InputError, match=r"key\.kernel: expected text"):
-        store.save_outcomes(replace(KEY, kernel="a\0b"), PROVENANCE, [ONE])
-    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
 
 
 def test_nul_in_a_compilers_message(store: Store) -> None:

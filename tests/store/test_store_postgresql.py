@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from children import finish, start
@@ -144,32 +142,3 @@ def test_database_of_another_program(url: str, postgres: Server) -> None:
     with pytest.raises(StoreError, match="name a database of its own for the store") as caught:
         Store.open(url)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [("4", "schema 4.*set ASMTUNE_STORE_URL to another place"), ("two", "schema version 0")],
-)
-def test_other_versions(url: str, postgres: Server, found: str, says: str) -> None:
-    """A database of a newer asmtune, or of no version, is refused, with what to set."""
-    Store.open(url).close()
-    postgres.execute(f"UPDATE meta SET value = '{found}'", url)
-    with pytest.raises(StoreError, match=says):
-        Store.open(url)
-
-
-def test_text_of_every_language(url: str) -> None:
-    """Names beyond ASCII are kept whatever the client's locale and the URL's scheme are."""
-    made = record(kernel="pkg.größe_矩阵", provenance=replace(PROVENANCE, driver="é"))
-    code = os.environ.get("PGCLIENTENCODING")
-    os.environ["PGCLIENTENCODING"] = "SQL_ASCII"
-    try:
-        for scheme in ("postgresql", "postgres", "postgresql+psycopg"):
-            with Store.open(url.replace("postgresql", scheme, 1)) as store:
-                store.save(made)
-                assert store.records("pkg.größe_矩阵") == [made]
-                assert store.place.startswith("postgresql+psycopg://postgres@127.0.0.1:")
-    finally:
-        del os.environ["PGCLIENTENCODING"]
-        if code is not None:
-            os.environ["PGCLIENTENCODING"] = code

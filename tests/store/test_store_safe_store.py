@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import socket
 import sqlite3
@@ -19,13 +18,12 @@ from children import as_nobody, finish, say, start
 from store_records import PROVENANCE, record
 
 from asmtune.base.errors import InputError
-from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import safe_store
 from asmtune.store.database import Store
 from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
-from asmtune.store.safe_store import RETRY_S, SafeStore, open_user_store
+from asmtune.store.safe_store import RETRY_S, SafeStore
 from asmtune.store.shipped import find_tuned
 
 KEY = record().key
@@ -99,15 +97,6 @@ def test_locked_store(tmp_path: Path, lock: str) -> None:
             lock = "BEGIN EXCLUSIVE"
         holder.execute(lock)
         told(impatient(path), "database is locked", "try again when that has ended")
-
-
-def test_stuck_maker_of_the_file(tmp_path: Path) -> None:
-    """A process that is stuck while it makes the file holds the others up for no longer."""
-    path = tmp_path / "store.sqlite"
-    with (tmp_path / "store.sqlite.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        goes_on_without(impatient(path), "another process is making it")
-    assert not path.exists()
 
 
 @pytest.fixture
@@ -300,17 +289,3 @@ def test_tried_again_after_a_while(
     safe.save(record())
     assert safe.working
     assert safe.lookup(KEY, PROVENANCE).record == record()
-
-
-def test_one_object_a_process_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's store is one object however often it is asked for, so that it warns once."""
-    one, other = (Settings(cache_dir=tmp_path / name) for name in "ab")
-    assert open_user_store(one) is open_user_store(replace(one, jobs=7))
-    assert open_user_store(one) is not open_user_store(other)
-    open_user_store(one).save(record())
-    with Store.open(one.store_path) as store:
-        assert store.records() == [record()]
-    elsewhere = replace(one, store_url=f"sqlite:///{tmp_path}/elsewhere.sqlite")
-    open_user_store(elsewhere).save(record(7))
-    with Store.open(tmp_path / "elsewhere.sqlite") as store:
-        assert store.records() == [record(7)]

@@ -96,27 +96,3 @@ def test_read_where_nothing_can_be_written(
         lock.unlink()
     close(folder)
     assert run(lambda: serves(path)) == ""
-
-
-def test_damage_is_told_where_nothing_can_be_written(folder: Path) -> None:
-    """A damaged shipped store is a line each time, and a damaged row a miss that is not deleted."""
-    path = folder / "server.sqlite"
-    used(path)
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    owned(folder)
-
-    def damaged() -> None:
-        with pytest.warns(StoreWarning, match="not a readable asmtune store"):
-            assert SafeStore(str(path)).lookup(KEY, PROVENANCE).outcome == "miss"
-
-    assert as_nobody(damaged) == ""
-    folder.chmod(0o755)
-    path.write_bytes(content.replace(b'"BLOCK_M":128', b'"BLOCK_M":256'))
-    owned(folder)
-
-    def edited() -> None:
-        assert not fast_lookup(str(path), KEY, PROVENANCE).sure
-        assert SafeStore(str(path)).lookup(KEY, PROVENANCE).outcome == "corrupt"
-
-    assert as_nobody(edited) == ""

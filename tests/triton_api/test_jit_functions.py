@@ -184,13 +184,7 @@ def test_the_key_of_an_autotuners_cache(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_the_user_hears_of_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The knobs say if the user wants to read, or hear, of tuned keys."""
+    """The knob says if the user wants to read of tuned keys."""
     assert not autotuners.prints_tuning()
     monkeypatch.setattr(knobs.autotuning, "print", True)
     assert autotuners.prints_tuning()
-    heard: list[Any] = []
-    monkeypatch.setattr(knobs.autotuning, "listener", heard.append, raising=False)
-    listener = autotuners.tuning_listener()
-    assert listener is not None
-    listener(1)
-    assert heard == [1]

@@ -138,41 +138,6 @@ def test_what_the_driver_tells_counts(
     assert share == pytest.approx(target.sms / whole.sms, rel=0.1)
 
 
-def test_a_newer_architecture_says_whose_rates_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rates of the nearest older architecture serve, and their sources say so."""
-    pretend("NVIDIA Later", monkeypatch)
-    with pytest.warns(TargetWarning, match="10.7 is newer .*; the rates of 10.3 are used instead"):
-        target = match_device("NVIDIA Later")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert match_device("NVIDIA Later") == target
-    assert target.arch == "sm_107"
-    figure = target.figure("tensor_flops_per_s.bf16")
-    assert "compute capability 10.3, the nearest known to 10.7" in figure.source
-    assert figure.kind == "derived"
-
-
-def test_a_driver_that_fails_is_one_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of PyTorch or of the driver leaves a device unknown, and a shipped one as it is."""
-
-    def fail(_: int) -> Any:
-        raise RuntimeError("CUDA error: unknown error")
-
-    for name, known in (("NVIDIA A30", False), ("NVIDIA H200", True)):
-        pretend(name, monkeypatch)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
-        assert (match_device(name) is not None) == known
-        pretend(name, monkeypatch, {"sms": 5})
-        assert (match_device(name) is not None) == known
-
-
-def test_the_driver_is_not_asked_before_cuda_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that has not initialised CUDA, and may fork, is left as it is."""
-    pretend("NVIDIA A30", monkeypatch)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert match_device("NVIDIA A30") is None
-
-
 class TritonStandIn:
     """Launches and times as Triton's own driver would; a function of the config tells the time.
 

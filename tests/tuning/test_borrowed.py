@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
 from asmtune.measure.accuracy import Bound
-from asmtune.tuning.options import EFFORTS, Choices, TuneOptions
+from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import provenance
 from tests.tuning_support import HostMachine, problem, request, space, workshop
 
@@ -24,15 +24,6 @@ def options(**choices: Any) -> TuneOptions:
 
 def hook(*_: Any, **__: Any) -> None:
     """Do nothing."""
-
-
-def test_left_out_nothing_changes() -> None:
-    """Without them, and with all of them at Triton's defaults, a preset stays as it is."""
-    named = ("pre_hook", "post_hook", "do_bench", "warmup", "rep")
-    plain = options(**dict.fromkeys(named), use_cuda_graph=False, cache_results=False)
-    assert plain == options()
-    assert plain.effort == EFFORTS["balanced"]
-    assert plain.clock == ""
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6) | st.integers(0, 10**6))

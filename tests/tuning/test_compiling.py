@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from asmtune.base.errors import StoreError
 from asmtune.core.config import Config
 from asmtune.core.progress import ProgressListener
 from asmtune.core.records.verdicts import Verdict
@@ -123,12 +122,6 @@ def test_the_default_is_not_given_up(one_by_one: bool, monkeypatch: pytest.Monke
     threading.Timer(0.5, workers.done.set).start()
     came = collected(compiler_of(workers, default=SLOW, one_by_one=one_by_one))
     assert {verdict.config for verdict in came if verdict.kept} == {*CONFIGS}
-
-
-def test_errors_reach_the_collector() -> None:
-    """What the background raises is raised where its batch is collected."""
-    with pytest.raises(StoreError, match="no folder"):
-        collected(compiler_of(Workers(error=StoreError("no folder"))))
 
 
 def test_leaving_ends_the_batch() -> None:

@@ -12,8 +12,8 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
+from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import EarlierOutcomes
-from asmtune.store.seeds import KeyedConfigs
 from asmtune.tuning.initial_state import experience, known_to
 from tests.tuning_support import BEST, HostMachine, request, space, workshop
 

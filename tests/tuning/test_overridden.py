@@ -17,9 +17,7 @@ from asmtune.compile.pool import compile_one
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.size_rules import untuned_config
 from asmtune.core.space.space import Space
-from asmtune.predict.prune.picking import first_pick
 from asmtune.store.database import Store
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
@@ -188,14 +186,6 @@ def test_a_file_that_nobody_gave_is_never_launched(tmp_path: Path, ptx: str) -> 
     without = request(tuner, searched=Space.from_configs([PLAIN, OTHER]))
     with pytest.raises(InputError, match=r"names add\.[0-9a-f]{16}\.ptx.*force=True"):
         with_own_values(record, without)
-
-
-def test_a_pick_that_nobody_checks_is_no_file(tmp_path: Path, ptx: str) -> None:
-    """Where nothing is timed and no output checked, the model picks of the compiler's own."""
-    space = listed(tmp_path / "add.ptx", "// better\n" + ptx)
-    funnel = workshop(tmp_path / "w", EditedMachine()).funnel
-    assert first_pick(funnel, problem(), space).config in (PLAIN, OTHER)
-    assert untuned_config(problem(), space, funnel.target) in (PLAIN, OTHER)
 
 
 def test_columns_and_lists_have_one_digest() -> None:

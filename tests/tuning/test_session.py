@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +16,6 @@ from asmtune.base.errors import CompileError, MeasureError
 from asmtune.compile import pool
 from asmtune.compile.lower import LowerRequest
 from asmtune.compile.sandbox import JobCancelledError, Sandbox
-from asmtune.compile.worker import Job, make_sketch
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
@@ -27,10 +25,8 @@ from asmtune.measure.timing.statistics import summarise
 from asmtune.predict.prune import arithmetic
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.rounds import SketchRounds
-from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.store.trace.reader import read_trace
 from asmtune.store.trace.run import run_files
-from asmtune.triton_api.compiler import Toolchain
 from asmtune.tuning import background_compiler, initial_state
 from asmtune.tuning.search.model import Model
 from asmtune.tuning.stages import BenchTimer, FinalDecision, decide
@@ -177,41 +173,6 @@ def test_a_batch_is_compiled_while_others_are_sketched(
     assert moments.count("sketch") == 3
 
 
-def test_a_run_that_fails_ends_its_sketches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An error in the first batch ends the rounds of sketches that are left."""
-    monkeypatch.setattr(initial_state, "MOST_SKETCHES", 20)
-    rounds: list[int] = []
-    advance = SketchRounds.advance
-    monkeypatch.setattr(
-        SketchRounds, "advance", lambda own, front: [rounds.append(1), advance(own, front)][1]
-    )
-    with pytest.raises(KeyboardInterrupt):
-        resolved(workshop(tmp_path, HostMachine(interrupt_after=1)), space(flaws=(0, 1)))
-    assert not [t for t in threading.enumerate() if t.name.startswith("asmtune-rank")]
-    assert 1 <= len(rounds) <= 4
-
-
-def test_a_second_shape_makes_no_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A longer list is sketched once for all shapes of equal specialisation."""
-    tuner, listed = workshop(tmp_path, HostMachine()), space(flaws=(0, 1))
-    resolved(tuner, listed, problem(4096))
-    count = len(tuner.funnel.sketches)
-    assert count >= 40
-    monkeypatch.setattr(Toolchain, "front_end", lambda *_: pytest.fail("it is lowered again"))
-    call = Sandbox.call
-
-    def called(sandbox: Sandbox, function: Any, *given: Any, **how: Any) -> Any:
-        jobs = [one for one in given if isinstance(one, Job)]
-        assert all(job.make is not make_sketch for job in jobs), "it is sketched again"
-        return call(sandbox, function, *given, **how)
-
-    monkeypatch.setattr(Sandbox, "call", called)
-    assert resolved(tuner, listed, problem(8192)).outcome == "tuned"
-    assert len(tuner.funnel.sketches) == count
-
-
 def test_bits_equal_to_the_default(tmp_path: Path) -> None:
     """With check="bits" a faster config whose output differs in a bit loses; else it wins.
 
@@ -229,16 +190,6 @@ def test_bits_equal_to_the_default(tmp_path: Path) -> None:
         failures = {failure.detail.split(";")[-1] for _, failure in result.record.failures}
         assert failures == ({" check='bits' allows no bit to differ"} if check == "bits" else set())
     assert winners == [(0, 8), (1e-4, 8), (0, 8)]
-
-
-def test_held_tiles_are_told(tmp_path: Path) -> None:
-    """Whoever tunes is warned in a line which axes are held, why, and how to search them."""
-    fixed = replace(problem(), grid=(16,))
-    machine = HostMachine()
-    with pytest.warns(HeldTilesWarning, match="16,384 bytes of out_ptr; held at BLOCK=256; sea"):
-        record = resolved(workshop(tmp_path, machine), made=fixed).record
-    assert record is not None
-    assert {config.kwargs["BLOCK"] for config in machine.timed} == {256}
 
 
 def test_an_unsteady_winner_is_told(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from asmtune.predict.prune.flow import Funnel
 from asmtune.store.database import Store
+from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import run_files
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import EFFORTS
@@ -141,7 +142,9 @@ def test_who_waits_is_told_for_whom(tmp_path: Path) -> None:
     made = request(first)
     flight = first.store.lease(made.key, made.expected)
     assert flight.mine
-    busy = workshop(tmp_path, HostMachine(), on_busy="fallback").resolve(made)
+    hasty = workshop(tmp_path, HostMachine())
+    hasty.store = SafeStore(str(tmp_path / "store.sqlite"), wait_s=0.0)
+    busy = hasty.resolve(made)
     assert (busy.outcome, busy.record) == ("busy", None)
     second.listener = Listener()
     assert second.resolve(made).outcome == "tuned"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
@@ -56,18 +55,6 @@ def test_hooks_are_called_around_every_launch(tmp_path: Path) -> None:
     assert values[-1]["num_warps"] == BEST.num_warps
     assert values[-1]["out_ptr"] is made.arguments["out_ptr"]
     assert torch.equal(made.arguments["out_ptr"], torch.zeros(4096))  # what the last call left
-
-
-@pytest.mark.slow
-def test_a_hook_that_always_raises_is_named(tmp_path: Path) -> None:
-    """Where no config can be launched, the reason is what the hook raised."""
-
-    def broken(kwargs: dict[str, Any]) -> None:
-        raise KeyError("no such name")
-
-    maker = workshop(tmp_path, HostMachine(), pre_hook=broken)
-    with pytest.raises(MeasureError, match=r"KeyError.*no such name"):
-        resolved(maker)
 
 
 def clock_of(machine_us: Callable[[Config], float]) -> Callable[..., list[float]]:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from asmtune.core.config import ALTERNATIVE, OPTION_AXES, Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import SampleStatistics
 
 STORED: Final = "stored"
 """Rule of the last reason of the config that a record holds, in a report that is made with it."""
@@ -19,9 +18,6 @@ _COLUMNS: Final = (
     *("bottleneck", "reasons", "target"),
 )
 """Columns of every row of verdicts; those of an axis of such a name are called otherwise."""
-
-_MEASURED: Final = ("measured_us", "measured_p90_us", "measured_p99_us", "measured_rsd")
-"""Columns of verdicts with measured times."""
 
 
 class Features(Mapping[str, float]):
@@ -87,8 +83,6 @@ class Verdict:
         bottleneck: the largest term of this time.
         terms_us: part of this time that each limit takes, by name, largest first; they sum to
             it. None if nothing was predicted, or an older version saved the report.
-        measured_us: median microseconds of a launch, if `--timings` names some of this config.
-        measured: statistics of all samples behind it, where these are known.
     """
 
     config: Config
@@ -103,8 +97,6 @@ class Verdict:
     predicted_us: float | None = None
     bottleneck: str | None = None
     terms_us: Mapping[str, float] | None = None
-    measured_us: float | None = None
-    measured: SampleStatistics | None = None
     points: Mapping[str, float] | None = None
 
     def row(self) -> dict[str, Any]:
@@ -117,24 +109,16 @@ class Verdict:
             "score": self.score,
             **{f"{name}_points": points for name, points in (self.points or {}).items()},
             "predicted_us": self.predicted_us,
-            **self._times(),
             "bottleneck": self.bottleneck,
             "reasons": "; ".join(map(str, self.reasons)),
         }
         # A config's own num_warps is not overwritten by the feature of that name.
         return row | {n: value for n, value in (self.features or {}).items() if n not in row}
 
-    def _times(self) -> dict[str, float | None]:
-        own = self.measured
-        cited = () if own is None else (own.p90_us, own.p99_us, own.rsd)
-        times = () if self.measured_us is None else (self.measured_us, *cited)
-        return dict(zip(_MEASURED, times, strict=False))
-
 
 def _axes(config: Config) -> dict[str, Any]:
     """Return a config's values; an axis named like a column, as `rank`, becomes `config.rank`."""
-    taken = {*_COLUMNS, *_MEASURED}
-    own = {f"config.{n}" if n in taken else n: value for n, value in config.kwargs.items()}
+    own = {f"config.{n}" if n in _COLUMNS else n: value for n, value in config.kwargs.items()}
     axes = {**own, **{option: getattr(config, option) for option in OPTION_AXES}}
     if config.ir_override is not None:
         axes["ir_override"] = config.to_dict()["ir_override"]

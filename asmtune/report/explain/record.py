@@ -145,11 +145,10 @@ class Comparison:
     """The explained config compared with another.
 
     Attributes:
-        other_is: what the other is: "the winner by roofline", "the stored winner".
+        other_is: what the other is, such as "the winner by roofline".
         terms: terms that sum to the predicted times, the largest difference first.
         decisions: the terms that decide, with the numbers behind them.
         resources: features of the resources, the grid and the work that differ.
-        measured_us: stored microseconds of both; None for one that was not timed.
     """
 
     other: Verdict
@@ -157,7 +156,6 @@ class Comparison:
     terms: tuple[Pair, ...] = ()
     decisions: tuple[TermChange, ...] = ()
     resources: tuple[Pair, ...] = ()
-    measured_us: tuple[float | None, float | None] = (None, None)
 
 
 def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:

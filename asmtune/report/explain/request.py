@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from asmtune.base.errors import CompileError, InputError, ProblemError, StoreError
+from asmtune.base.errors import CompileError, InputError, ProblemError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache
@@ -14,7 +14,6 @@ from asmtune.core.config import AMD_OPTIONS, Config, check_types
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Artifact
-from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
 from asmtune.predict.features.amd import reader_for
@@ -23,13 +22,11 @@ from asmtune.predict.score.roofline import suggestions
 from asmtune.report.code import CodeReader, Language
 from asmtune.report.explain.record import Explained, compared
 from asmtune.report.progress import ProgressBar
-from asmtune.runtime.offline.kernel_sources import LoadedKernel, tuned_of
+from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
-from asmtune.store.lookup import StoreLookup
 
 BEST: Final = "best"
 DEFAULT: Final = "default"
-STORED: Final = "stored"
 
 
 @dataclass(frozen=True)
@@ -57,31 +54,22 @@ def named_config(text: str, option: str, base: Config) -> Config:
     return config
 
 
-def rival_before(
-    text: str | None, chosen: Config, default: Config, stored: StoreLookup
-) -> ComparedConfig | None:
+def rival_before(text: str | None, chosen: Config, default: Config) -> ComparedConfig | None:
     """Find the other config, if it is known before anything is compiled.
 
-    `text` is as `--against` gives it; None for the stored winner, if there is another.
+    `text` is as `--against` gives it; None, like "best", for what the ranking says.
 
     Raises:
         InputError: it cannot be what was asked for.
     """
-    record = stored.record if stored.outcome == "hit" else None
-    if text is None:
-        winner = None if record is None else _stored(record)
-        return None if winner is None or winner.config == chosen else winner
-    if text == STORED:
-        if record is None:
-            raise InputError(f"--against stored: {_missing(stored)}; name a config, or {BEST}")
-        return _stored(record)
+    if text in (None, BEST):
+        return None
     if text == DEFAULT:
         return ComparedConfig(default, "the default")
-    if text == BEST:
-        return None
     if "=" not in text:
-        names = ", ".join((BEST, DEFAULT, STORED))
-        raise InputError(f"--against: {text!r} is neither NAME=VALUE,... nor one of {names}")
+        raise InputError(
+            f"--against: {text!r} is neither NAME=VALUE,... nor one of {BEST}, {DEFAULT}"
+        )
     return ComparedConfig(named_config(text, "--against", chosen), "the one named")
 
 
@@ -91,27 +79,6 @@ def rival_after(chosen: Config, verdicts: Sequence[Verdict], scorer: str) -> Com
     if ranked.get(1) != chosen:
         return ComparedConfig(ranked[1], f"the winner by {scorer}") if ranked else None
     return ComparedConfig(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
-
-
-def measured(record: TuneRecord | None, config: Config) -> Measurement | None:
-    """Find the timing that a record has of a config, whatever its hooks."""
-    values = config.to_dict()
-    timed = record.measurements if record else ()
-    return next((m for m in timed if m.config.to_dict() == values), None)
-
-
-def _missing(stored: StoreLookup) -> str:
-    if stored.outcome == "miss":
-        return "no config was tuned for this kernel, shape, dtype and device"
-    return f"what is stored for this key is {stored.outcome}: {stored.detail}"
-
-
-def _stored(record: TuneRecord) -> ComparedConfig:
-    when = record.provenance.date[:10]
-    what = "the stored winner"
-    if record.winner.alternative is not None:
-        what = f"the best config (the alternative {record.winner.alternative} is called)"
-    return ComparedConfig(record.winner.plain, f"{what}, tuned on {record.key.device}, {when}")
 
 
 @dataclass(frozen=True)
@@ -124,21 +91,6 @@ class ExplainRequest:
     chosen: Config
     against: str | None
     alone: bool
-
-    def stored(self) -> StoreLookup:
-        """Look up the stored config, if the comparison may need it.
-
-        Raises:
-            StoreError: the stored config was asked for, and its folder cannot be looked into.
-        """
-        if self.against not in (None, STORED) or (self.alone and self.against is None):
-            return StoreLookup("miss")
-        try:
-            return tuned_of(self.loaded, self.target, self.settings)
-        except StoreError:
-            if self.against == STORED:
-                raise
-            return StoreLookup("miss")
 
     def notes(self, result: Explained) -> Iterable[str]:
         """Say which of the two configs is not in the space, and why."""
@@ -161,10 +113,8 @@ def explained(
     Raises:
         InputError: the other config cannot be what was asked for.
         CompileError: no config of the space can run.
-        StoreError: the stored config was asked for, and the store cannot be looked into.
     """
-    stored = request.stored()
-    rival = rival_before(request.against, request.chosen, default, stored)
+    rival = rival_before(request.against, request.chosen, default)
     report = _report(request, rival, scorer)
     if rival is None and (request.against is not None or not request.alone):
         rival = rival_after(request.chosen, report.verdicts, report.scorer)
@@ -174,13 +124,6 @@ def explained(
     if rival is not None:
         other = by_config[rival.config]
         comparison = compared(verdict, other, rival.words, request.target)
-        record = stored.record if stored.outcome == "hit" else None
-        timed = measured(record, verdict.config), measured(record, other.config)
-        own_us, other_us = (m.median_us if m else None for m in timed)
-        comparison = replace(comparison, measured_us=(own_us, other_us))
-    if stored.outcome == "stale":
-        note = f"what is stored for this key is stale, and not compared with: {stored.detail}"
-        report = replace(report, notes=(*report.notes, note))
     reader = CodeReader(request.loaded.problem, request.target)
     found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
     artifact = found if isinstance(found, Artifact) else None

@@ -14,7 +14,7 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.ir.asm.nvptx import Group as OpGroup
-from asmtune.ir.asm.nvptx import OpClass, group_of
+from asmtune.ir.asm.nvptx import group_of
 from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.score.roofline import rounded_terms
 from asmtune.predict.why.findings import Explanation
@@ -41,25 +41,6 @@ STYLES: Final = {
     OpGroup.OTHER: "",
 }
 """Colours of a terminal, by group."""
-
-
-def classes_table(view: CodeView) -> ReportTable:
-    """Tabulate instructions by class: in the text, in the hottest loop, executed by a thread."""
-    headings = ("class", "in the text", "in the hot loop", "executed")
-    table = plain_table(f"{view.language} instructions of a thread", headings)
-    for count in view.classes:
-        executed = "-" if count.executed is None else f"{count.executed:,.0f}"
-        row = (str(count.instructions), str(count.hot), executed)
-        table.add_row(_word(count.kind), *row, style=STYLES[group_of(count.kind)])
-    table.add_section()
-    total = [sum(c.instructions for c in view.classes), sum(c.hot for c in view.classes)]
-    known = [c.executed for c in view.classes if c.executed is not None]
-    table.add_row("all", *map(str, total), f"{sum(known):,.0f}" if known else "-")
-    return table
-
-
-def _word(kind: OpClass) -> str:
-    return kind.value.replace("_", " ")
 
 
 def hot_loop(view: CodeView) -> RenderableType:
@@ -214,9 +195,7 @@ def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[R
         whose = "this one" if lacking is own else "the other"
         yield Text(f"  no times to compare: {whose} was not compiled ({why})")
         return
-    yield Text(f"  predicted {_times(own.predicted_us, other.predicted_us)}")
-    if any(time is not None for time in comparison.measured_us):
-        yield Text(f"  measured {_times(*comparison.measured_us)}")
+    yield Text(f"  predicted {_times(own.predicted_us or 0.0, other.predicted_us or 0.0)}")
     if scorer != "roofline" and own.score is not None and other.score is not None:
         yield Text(f"  score by {scorer} {own.score:.3f} against {other.score:.3f}")
     for decision in comparison.decisions:
@@ -230,12 +209,8 @@ def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[R
         yield table
 
 
-def _times(own: float | None, other: float | None) -> str:
+def _times(own: float, other: float) -> str:
     """Format as `52.1 us against 40.3 us: 11.8 us slower (29%)`."""
-    if own is None or other is None:
-        if own is None:
-            return f"{number(other)} us for the other; this one was not timed"
-        return f"{number(own)} us for this one; the other was not timed"
     text = f"{number(own)} us against {number(other)} us"
     if round(own, 1) == round(other, 1):
         return f"{text}: as fast"
@@ -273,5 +248,4 @@ def _code(explained: Explained) -> Iterator[RenderableType]:
     if isinstance(code, Failure):
         yield Text(f"its code cannot be shown: {code}", "yellow")
     elif code is not None:
-        yield classes_table(code)
         yield hot_loop(code)

@@ -126,7 +126,7 @@ class Resolver:
             if raises and not capturing:
                 providers = [self._stored, self._raised]
         choice = _first(providers, lookup)
-        # A rank of a job asks as if it captured: a pick that is final would never raise.
+        # A pick that is captured must not keep later launches from raising.
         return replace(choice, final=False) if raises and choice.how != "known" else choice
 
     def tuner(self, device: str, *, later: bool = False) -> Tuner:

@@ -7,12 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.errors import ArgumentTypeError, InputError
-from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
@@ -180,24 +179,3 @@ def tuner_of(module: KernelModule) -> AsmAutotuner | None:
     tuners = autotuners(module.python) if module.python is not None else []
     own = jit_function(module.kernel)
     return next((tuner for tuner in tuners if jit_function(tuner.fn) is own), None)
-
-
-def tuned_of(loaded: LoadedKernel, target: Target, settings: Settings) -> StoreLookup:
-    """Look a launch up for a target's device, in the user's store, else in the shipped files.
-
-    The winner is the space's own config if one equals it, with its hooks, dtypes and files.
-
-    Raises:
-        StoreError: the store's folder cannot be looked into.
-        InputError: a shipped file is malformed.
-    """
-    from asmtune.store.safe_store import existing_store  # loads SQLAlchemy
-
-    tuner = None if loaded.module is None else tuner_of(loaded.module)
-    launch = StoredLaunch(loaded.problem, loaded.space, tuner)
-    lookup = launch.found_on(target, existing_store(settings))
-    if lookup.record is None:
-        return lookup
-    record, context = lookup.record, loaded.problem.shape
-    winner = loaded.space.matching(record.winner, **context) or record.winner
-    return replace(lookup, record=replace(record, winner=winner))

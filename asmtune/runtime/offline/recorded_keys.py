@@ -41,8 +41,7 @@ from asmtune.measure.bench.argument_codec import SharedRegion, restore
 from asmtune.measure.checks.effects import tensor_parts
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import triton_autotuners
-from asmtune.runtime.offline.drawn_tensors import fill
-from asmtune.runtime.offline.tuning_queue import TuningGpu
+from asmtune.runtime.offline.tuning_queue import TuningGpu, fill
 from asmtune.runtime.patching.patched_autotuner import convert
 from asmtune.store.codec import key_digest
 from asmtune.triton_api.jit_functions import jit_function, python_function

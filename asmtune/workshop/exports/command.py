@@ -21,8 +21,7 @@ from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.documents import is_report, read_reports
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.interchange import abridged
-from asmtune.store.seeds import KeyedConfigs, configs_of
+from asmtune.store.interchange import KeyedConfigs, abridged, configs_of
 from asmtune.store.shipped import shipped_records
 from asmtune.workshop.exports.python_files import python_file
 

@@ -16,7 +16,7 @@ from asmtune.core.config import OPTION_AXES
 from asmtune.core.keys.buckets import bucket_of
 from asmtune.core.records.tuned import TuneKey
 from asmtune.store.codec import key_to_json
-from asmtune.store.seeds import KeyedConfigs
+from asmtune.store.interchange import KeyedConfigs
 
 _HEAD: Final = '''\
 """The tuned configs of Triton kernels by key; written by asmtune {version}.

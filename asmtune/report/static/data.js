@@ -17,7 +17,7 @@ export class Report {
     // A name of a link or a search that every object knows, such as "constructor", is no column.
     this.columns = Object.assign(Object.create(null), this.columns);
     this.size = this.columns.kept.length;
-    this.order = this.measured ? "measured_us" : "rank"; // of the rows: the winner is the first
+    this.order = "rank"; // of the rows: the winner is the first
     this.names = this.columns.kept.map((_, row) => this.#named(row));
   }
 
@@ -38,7 +38,7 @@ export class Report {
   /** Columns that the table shows unless told otherwise; on a phone the time and the axes. */
   usual() {
     if (matchMedia(NARROW).matches) {
-      return [this.measured ? "measured_us" : "predicted_us", ...this.varying()];
+      return ["predicted_us", ...this.varying()];
     }
     const [rank, fate, ...others] = this.usualNames;
     return [rank, fate, ...this.varying(), ...others].filter((name) => this.columns[name]);

@@ -16,7 +16,7 @@ export function drawConfig(report, row) {
 
 /** What is known of a config, as pairs of a term and its value. */
 function facts(report, row) {
-  const names = ["rank", "fate", "predicted_us", "measured_us"];
+  const names = ["rank", "fate", "predicted_us"];
   return names
     .filter((name) => report.value(name, row) !== null)
     .map((name) =>

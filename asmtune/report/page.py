@@ -22,13 +22,12 @@ from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, heading
 from asmtune.report.documents import dropped_rows, triton_config
 from asmtune.report.explain.record import TERMS
-from asmtune.report.tables import COLUMNS, TIMES, headline, is_guess, worth
+from asmtune.report.tables import COLUMNS, TIME, headline, is_guess, worth
 
 _VERDICT: Final = {
     "rank": ("rank", "Place in the scorer's ranking; 1 is its favourite."),
     "fate": ("verdict", "Kept to be timed, or the stage and the reason of its loss."),
-    **{column.place: (column.heading, column.meaning) for column in TIMES},
-    "ratio": ("pred/meas", "Predicted time over measured time."),
+    "predicted_us": (TIME.heading, TIME.meaning),
     "bottleneck": ("limit", "The largest part of the predicted time."),
     "score": ("score", "The scorer's own scale; higher is better."),
     "reasons": ("reasons", "Why it was dropped, and remarks."),
@@ -102,7 +101,6 @@ def _report(report: PruneReport, label: str) -> dict[str, Any]:
         "guesses": [note for note in report.notes if is_guess(note)],
         "notes": [*worth(report), *(note for note in report.notes if not is_guess(note))],
         "configs": [triton_config(verdict.config) for verdict in report.verdicts],
-        "measured": "measured_us" in columns,
         "kept": len(report.kept),
         "funnel": dropped_rows(report),
         "axes": axes,
@@ -121,10 +119,6 @@ def _row(verdict: Verdict) -> dict[str, Any]:
     first = verdict.reasons[0].rule if verdict.reasons else "-"
     fate = "kept" if verdict.kept else f"{verdict.dropped_at}: {first}"
     row |= {"kept": int(verdict.kept), "fate": fate, "reasons": " ".join(row["reasons"].split())}
-    if verdict.measured_us and verdict.predicted_us is not None:
-        row["ratio"] = verdict.predicted_us / verdict.measured_us
-    if row.get("measured_rsd") is not None:
-        row["measured_rsd"] = round(100 * row["measured_rsd"], 2)
     return row | {f"{name}_us": us for name, us in (verdict.terms_us or {}).items()}
 
 

@@ -8,7 +8,6 @@ const SHORT = {
   spills: "spill_words",
   shared: "shared_kib",
   predicted: "predicted_us",
-  measured: "measured_us",
   limit: "bottleneck",
   verdict: "fate",
 };
