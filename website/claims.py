@@ -9,13 +9,11 @@ from typing import Any, Final
 from benchmarks.harness import table
 from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.plan import Place
-from benchmarks.kernels.rows import PARTS, compared
 from website.files import link, results, shown
 
 BELOW: Final = 0.97
 DEVICES: Final = {"H100": ("h100_kernels", "wide_h100"), "H200": ("kernels", "wide_h200")}
-PLAIN: Final = ("gru_step", "tiled_matmul")
-"""The plain way of another kernel, and the template."""
+TEMPLATE: Final = "tiled_matmul"
 Row = Mapping[str, Any]
 
 
@@ -88,7 +86,7 @@ def kernels() -> str:
     """Compare kernels with the vendor's functions, on an H200 and on an H100."""
     devices = [results(name)["summary"] for name in ("kernels", "h100_kernels")]
     lines = []
-    for name in (name for name in devices[0]["over_vendor_by_kernel"] if name not in PARTS):
+    for name in devices[0]["over_vendor_by_kernel"]:
         means = [device["over_vendor_by_kernel"][name] for device in devices]
         lines.append([f"`{name}`", ENTRIES[name].vendor_name, *_speeds(means)])
         for other in devices[0]["over_others_by_kernel"].get(name, ()):
@@ -140,7 +138,7 @@ def slower() -> str:
             low = sum(row["over_vendor"] < BELOW for row in rows)
             least = min(rows, key=lambda row: float(row["over_vendor"]))
             at = ", ".join(f"{name} {size}" for name, size in least["shape"].items())
-            if low and kernel not in PLAIN:
+            if low and kernel != TEMPLATE:
                 figures = [str(len(rows)), str(low), f"{least['over_vendor']:.3f}"]
                 lines.append([device, kernel, *figures, f"{at}, {least['dtype']}"])
     heads = ("device", "kernel, alone", "rows", f"below {BELOW}", "least", "at")
@@ -149,7 +147,7 @@ def slower() -> str:
 
 def _timed(files: Iterable[str]) -> list[Row]:
     """List the rows of some files that are held against the vendor, those of later files last."""
-    rows = (row for name in files for row in compared(results(name)["rows"]))
+    rows = (row for name in files for row in results(name)["rows"])
     return [*{Place.of(row).name: row for row in rows if "over_vendor" in row}.values()]
 
 

@@ -24,7 +24,7 @@ from asmtune.workshop.roofline.figure_style import (
 )
 from benchmarks.harness import DOCS
 from benchmarks.kernels.entries import ENTRIES
-from benchmarks.kernels.rows import compared, summary
+from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def drawn(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw a line a kernel: geometric mean and range on a logarithmic axis, and both in figures."""
     from matplotlib.figure import Figure
 
-    rows = compared(rows)
     by_kernel: dict[str, list[float]] = {}
     for row in rows:
         if "over_vendor" in row:

@@ -159,30 +159,19 @@ def test_vendors_of_attention(dtype: str, causal: int, dim: int) -> None:
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("dim", [64, 128])
-def test_alternatives_of_attentions_backward(dtype: str, causal: int, dim: int) -> None:
-    """Each makes the gradients that the kernel makes, of what our forward pass has saved."""
+def test_ways_of_attentions_backward(dtype: str, causal: int, dim: int) -> None:
+    """The Gluon kernel, on Hopper, and two launches make the gradients of float64."""
     module = module_of("attention_backward")
-    skipped = () if is_hopper(torch.device("cuda")) else ("gluon",)
-    shape = {"B": 2, "H": 4, "KV": 4, "M": 512, "N": 512, "D": dim, "causal": causal}
-    problem = module.problem(shape, dtype, "cuda")
-    want = module.reference(problem.arguments)
+    shape = {"B": 2, "H": 4, "KV": 2, "M": 1152, "N": 1152, "D": dim, "causal": causal}
+    given = module.inputs(shape, dtype, "cuda")
+    want = module.baseline(**doubled(given))
     rows = case_of("attention_backward").rows("cuda", dtype)
-    names = ("dy", "q", "k", "v", "y", "lse")
-    given = [problem.arguments[f"{name}_ptr"] for name in names]
-    rest = (bool(causal), None, None, None, 0.0, 0, None, True, True)
-    launched = ("attention_backward", "attention_backward_q", "attention_backward_kv")
-    for name, function in module._tuned.options.choices["alternatives"].items():
-        if name in skipped:
-            continue
-        for output in module.OUTPUTS:
-            problem.arguments[output].fill_(float("nan"))
+    for gluon in (False, True):
         # Without it each of the two launches would be tuned first.
-        with launched_with(module.DEFAULT, *launched):
-            call_of(function, module.kernel.arg_names, problem.arguments)()
-            returned = module.attention_backward.prepared.alternatives[name](*given, *rest)
-        for output, mine, exact in zip(module.OUTPUTS, returned, want, strict=True):
-            assert excess(problem.arguments[output], exact, rows) <= 1, (name, output)
-            assert excess(mine, exact, rows) <= 1, (name, output)
+        with launched_with(module.DEFAULT, "attention_backward", "_attention_backward_q"):
+            made = module.attention_backward(**given, gluon=gluon)
+        for name, mine, exact in zip("qkv", made, want, strict=True):
+            assert excess(mine, exact, rows) <= 1, (name, gluon)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])

@@ -12,7 +12,6 @@ import pytest
 from benchmarks.kernels import document
 from benchmarks.kernels.document import part
 from benchmarks.kernels.figure import FIGURE, draw
-from benchmarks.kernels.rows import PARTS, compared
 from benchmarks.kernels.table import FILE
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +58,7 @@ def test_figure_shows_every_kernel() -> None:
     rows = json.loads(FILE.read_text())["rows"]
     text = FIGURE.read_text()
     assert len(text) < MOST_BYTES
-    timed = {row["kernel"] for row in compared(rows) if "over_vendor" in row}
-    assert not timed & set(PARTS)
+    timed = {row["kernel"] for row in rows if "over_vendor" in row}
     assert [name for name in timed if f">{name}<" not in text] == []
 
 
@@ -92,19 +90,6 @@ def test_what_failed_has_no_row(only_vector_add: None) -> None:
     made = document.document(found(row(16, 3.0), wrong))
     assert "| **3.00** (3.00 to 3.00) | 1 |" in made
     assert "n=8" not in made
-
-
-def test_a_part_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels of a part of attention's backward share its line, without a speed over the vendor."""
-    names = ("attention_backward", *PARTS)
-    monkeypatch.setattr(document, "KERNELS", names)
-    rows = [
-        row(8, factor, kernel=name) for name, factor in zip(names, (1.5, 3.6, 3.7), strict=True)
-    ]
-    made = document.document(found(*rows))
-    assert "| **1.50** (1.50 to 1.50) | 1 |" in made
-    assert "3.60" not in made
-    assert "3.70" not in made
 
 
 def test_parts_of_a_docstring() -> None:
