@@ -8,7 +8,6 @@ from typing import Any
 
 from benchmarks.harness import table
 from benchmarks.kernels.entries import ENTRIES
-from benchmarks.kernels.figure import FIGURE
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
 from tests.kernels.accuracy import KERNELS, module_of
@@ -17,11 +16,10 @@ Row = Mapping[str, Any]
 
 
 def document(content: Mapping[str, Any]) -> str:
-    """Write all that is generated: origin, figure, one line a kernel, and one a row."""
+    """Write all that is generated: origin, one line a kernel, and one a row."""
     timed = [row for row in content["rows"] if "ours" in row]
-    figure = f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n"
     names = dict.fromkeys(row["kernel"] for row in timed)
-    parts = [_origin(content), figure, _list_of_kernels(timed)]
+    parts = [_origin(content), _list_of_kernels(timed)]
     parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts).rstrip()
 

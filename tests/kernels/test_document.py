@@ -1,8 +1,7 @@
-"""docs/kernels.md: its tables and its figure are those of the committed results."""
+"""docs/kernels.md: its tables are those of the committed results."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,8 @@ import pytest
 
 from benchmarks.kernels import document
 from benchmarks.kernels.document import part
-from benchmarks.kernels.figure import FIGURE, draw
-from benchmarks.kernels.table import FILE
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES = 100_000
 
 
 def row(shape: int, over_vendor: float, **changes: Any) -> dict[str, Any]:
@@ -51,15 +47,6 @@ def test_template_is_one() -> None:
     found = re.search(r"\(\.\./(kernels/\w+\.py)\) says in its docstring", page)
     assert found is not None
     assert "template for your own" in (ROOT / found.group(1)).read_text()
-
-
-def test_figure_shows_every_kernel() -> None:
-    """The committed figure names each kernel of the results, and stays small."""
-    rows = json.loads(FILE.read_text())["rows"]
-    text = FIGURE.read_text()
-    assert len(text) < MOST_BYTES
-    timed = {row["kernel"] for row in rows if "over_vendor" in row}
-    assert [name for name in timed if f">{name}<" not in text] == []
 
 
 @pytest.fixture
@@ -99,18 +86,3 @@ def test_parts_of_a_docstring() -> None:
     assert part(text, "Layout") == "any."
     assert part(text, "Source") == "none"
     assert part(text, "Errors") == "-"
-
-
-def test_figure(tmp_path: Path) -> None:
-    """Equal results make equal files; the axis reaches the greatest factor."""
-    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-    rows = [row(8, 2.0), row(16, 1.125), row(8, 57.0, kernel="correlation")]
-    for name in ("a.svg", "b.svg"):
-        draw(rows, tmp_path / name)
-    text = (tmp_path / "a.svg").read_text()
-    assert text == (tmp_path / "b.svg").read_text()
-    assert len(text) < MOST_BYTES
-    assert all(
-        f">{word}<" in text
-        for word in ("vector_add", "1.50", "correlation", "57.00", "57.00 to 57.00")
-    )

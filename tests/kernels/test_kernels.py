@@ -32,7 +32,7 @@ PRODUCTS = (
 )
 """Kernels of tiles, whose loads are told apart from others in tests of their own."""
 FORWARD_ONLY = (
-    *("vector_add", "broadcast_relu", "gelu", "softmax", "tiled_matmul"),
+    *("vector_add", "gelu", "softmax", "tiled_matmul"),
     *("matmul", "linear", "scaled_matmul", "quantise", "attention_fp8"),
 )
 
@@ -217,7 +217,6 @@ def test_refused_gradients(name: str) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     "vector_add": ({"y": torch.zeros(3)},),
-    "broadcast_relu": ({"bias": torch.zeros(3)},),
     "gelu": ({"approximate": "erf"},),
     "dropout": (
         *({"p": 1.5}, {"p": float("nan")}, {"seed": -1}, {"seed": 1.5}),

@@ -121,7 +121,6 @@ def flops(products: float) -> Callable[[Shape], float]:
 ENTRIES = {
     "attention": Entry(
         vendor_name="scaled_dot_product_attention, the fastest of flash, cuDNN and efficient",
-        vendor_kind="vendor library",
         vendor=forward,
         exact=exact,
         group="attention",
@@ -132,7 +131,6 @@ ENTRIES = {
     # Memory limits one query a head, whose rows have a mean of their own.
     "attention_fp8": Entry(
         vendor_name="scaled_dot_product_attention in 16 bits, the fastest backend",
-        vendor_kind="vendor library",
         vendor=forward_of_fp8,
         group="attention with FP8 keys",
         apart=lambda shape, _: shape["M"] == 1,
@@ -141,7 +139,6 @@ ENTRIES = {
     ),
     "attention_backward": Entry(
         vendor_name="scaled_dot_product_attention backward",
-        vendor_kind="vendor library",
         vendor=backward,
         group="attention_backward",
         flops=flops(5),

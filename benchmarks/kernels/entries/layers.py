@@ -76,7 +76,6 @@ def gru(given: Inputs) -> Callable[[], Any]:
 ENTRIES = {
     "conv2d": Entry(
         vendor_name="torch.nn.functional.conv2d in channels_last, then relu_",
-        vendor_kind="vendor library",
         vendor=convolution,
         group="convolution",
         flops=convolution_flops,
@@ -85,7 +84,6 @@ ENTRIES = {
     ),
     "gru": Entry(
         vendor_name="torch.nn.GRU",
-        vendor_kind="vendor library",
         vendor=gru,
         group="recurrent",
         dtypes=("fp16", "fp32"),
