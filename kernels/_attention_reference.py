@@ -10,8 +10,8 @@ import torch
 import triton
 
 from asmtune.core.dtypes import torch_dtype
-from asmtune.kernels._attention_host import Attending, laid
-from asmtune.kernels._common import by_name, is_expanded
+from asmtune.kernels._attention_host import Attending
+from asmtune.kernels._common import by_name
 from asmtune.kernels.dropout import philox
 
 _LOG2E = 1.4426950408889634
@@ -208,64 +208,6 @@ def in_place(kernel: Any, fused: Callable[..., Any]) -> Callable[..., Any]:
         return copy
 
     return by_name(kernel, launch)
-
-
-def gradients_in_place(kernel: Any, made_by: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the alternative to a launch of `attention_backward`'s kernel, as `in_place` does."""
-
-    def launch(given: dict[str, Any]) -> Callable[[], None]:
-        heads = (given[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse"))
-        made = made_by(*heads, given["CAUSAL"], given["scale"])
-
-        def copy() -> None:
-            for name, gradient in zip(("dq_ptr", "dk_ptr", "dv_ptr"), made, strict=True):
-                given[name].copy_(gradient)
-
-        return copy
-
-    return by_name(kernel, launch)
-
-
-def flash_gradients(
-    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, causal: bool, scale: float
-) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients by FlashAttention-2, whose lse is a natural logarithm."""
-    fused = torch.ops.aten._scaled_dot_product_flash_attention_backward
-    # Read for dropout alone.
-    state = torch.empty(2, dtype=torch.uint64, device=q.device)
-    extents = (None, None, q.shape[2], k.shape[2])
-    options = (0.0, causal, state, state[0])
-    made: tuple[torch.Tensor, ...]
-    made = fused(dy, q, k, v, y, lse * _LN_2, *extents, *options, scale=scale)
-    return made
-
-
-def cudnn_gradients(
-    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, causal: bool, scale: float
-) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients by cuDNN, whose lse is a natural logarithm with a last axis of 1."""
-    fused = torch.ops.aten._scaled_dot_product_cudnn_attention_backward
-    state = torch.empty((), dtype=torch.int64, device=q.device)  # read for dropout alone
-    extents = (state, state, None, None, None, q.shape[2], k.shape[2])
-    made: tuple[torch.Tensor, ...]
-    sums = (lse * _LN_2)[..., None]
-    made = fused(dy, q, k, v, y, sums, *extents, 0.0, causal, scale=scale)
-    return made
-
-
-def dense_heads(x: torch.Tensor) -> torch.Tensor:
-    """Return the tensor if its rows are dense, aligned and in memory of their own; else a copy."""
-    return laid(x.contiguous() if is_expanded(x) else x)
-
-
-def plain_arguments(
-    dy: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, y: torch.Tensor,
-    lse: torch.Tensor, causal: bool = False, *rest: Any,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Return the heads as a launch has them, whether keys are causal, and the scale."""
-    scale = rest[5] if len(rest) > 5 else None
-    heads = (*map(dense_heads, (dy, q, k, v, y)), lse.contiguous())
-    return (*heads, causal, q.shape[-1] ** -0.5 if scale is None else scale)
 
 
 def has_vendor(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:

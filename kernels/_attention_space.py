@@ -128,28 +128,6 @@ def of_keys(default: Config) -> Space:
     )
 
 
-def of_both(default: Config) -> Space:
-    """Build the space of programs that hold keys, with two sums, or queries, and loop."""
-    axes = {
-        "HELD": (64, 32, 128),
-        "STEP": (32, 16, 64, 128),
-        "num_warps": (4, 8),
-        "num_stages": (2, 3, 4),
-    }
-    return (
-        Space(axes, default=default)
-        .where(
-            "a block is of use for the number of queries or keys",
-            lambda HELD, M, N: _is_of_use(HELD, max(M, N)) or HELD == 64,
-        )
-        .where(_TWO_SUMS, lambda HELD, STEP, D, num_warps: _fits_two(num_warps, HELD, STEP, D))
-        .where(
-            "keys, values, and three tensors of queries in stages fit in shared",
-            lambda HELD, STEP, D, num_stages: _fits_shared(D, 2 * HELD + 3 * num_stages * STEP),
-        )
-    )
-
-
 def _fits_two(warps: int, held: int, step: int, D: int) -> bool:
     fits = _fits_threads(warps, (held, step, D), 2, 160)
     return fits or (D > 128 and held == 64)  # sums of 256 columns spill in any block

@@ -359,7 +359,6 @@ def tuners(
     *,
     vendor: Mapping[str, Any],
     gluon: Mapping[str, Any] | None = None,
-    ours: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> tuple[Any, ...]:
     """Decorate a kernel once for each set of alternatives that a call may want.
@@ -368,17 +367,13 @@ def tuners(
         kernel: the kernel.
         vendor: the vendor's functions of a launch, by name.
         gluon: the Gluon kernel for Hopper, by name, if there is one.
-        ours: functions that are always candidates.
         options: of `asm_autotune`.
 
     Returns:
-        As `beside` takes them: with `ours` alone, with the Gluon kernel, with the vendor's, with
+        As `beside` takes them: without alternatives, with the Gluon kernel, with the vendor's, with
         both; without a Gluon kernel the first and the third.
     """
-    own = ours or {}
-    sets = [own, {**own, **vendor}]
-    if gluon is not None:
-        sets = [own, {**own, **gluon}, {**own, **vendor}, {**own, **vendor, **gluon}]
+    sets = [{}, vendor] if gluon is None else [{}, gluon, vendor, {**vendor, **gluon}]
     given = ({"alternatives": names} if names else {} for names in sets)
     return tuple(asm_autotune(**options, **more)(kernel) for more in given)
 

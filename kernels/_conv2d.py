@@ -6,12 +6,13 @@ filters, out_height, out_width), where depth is how many channels a tap has.
 
 cuDNN adds a bias in its kernel only where ReLU follows; PyTorch adds it in a pass of its own else.
 The tuning key tells neither bias nor ReLU. So each way of calling has a name of its own: what has
-won for one of them is not called for another. Gradients have kernels, keys and names of their own.
+won for one of them is not called for another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,9 +178,6 @@ def frame(
 FUSED, BIASED, PLAIN = "cudnn_convolution_relu", "cudnn_with_bias", "cudnn"
 """The names: with ReLU, with a bias, and with neither."""
 
-INPUT, WEIGHT = "cudnn_dgrad", "cudnn_wgrad"
-"""The names of the gradients with respect to the image and to the weights."""
-
 
 @dataclass(frozen=True)
 class Window:
@@ -329,19 +327,34 @@ def window_of(given: Mapping[str, Any]) -> Window:
     return Window(*pairs)
 
 
-def gradient(
-    of: str, dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
-) -> torch.Tensor:
-    """Compute one gradient of a convolution by cuDNN, from and to `torch.channels_last`.
+def gradients(
+    dy: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    window: Window,
+    groups: int,
+    needed: Sequence[bool],
+) -> tuple[torch.Tensor | None, ...]:
+    """Compute the gradients of image and weights by cuDNN, from and to `torch.channels_last`.
 
-    `of` is INPUT or WEIGHT; the tensor that it is the gradient of gives its shape alone.
+    Kernels of asmtune's own were slower at every layer that was timed on an H200. `needed` says
+    which gradients are: the tensor of another gives its shape alone, and is not copied.
     """
-    mask = [of == INPUT, of == WEIGHT, False]
-    x, weight = _laid_out(x, of == WEIGHT), _laid_out(weight, of == INPUT)
+    x, weight = _laid_out(x, needed[1]), _laid_out(weight, needed[0])
     backward = torch.ops.aten.convolution_backward
-    made = backward(dy, x, weight, None, *window.pairs, False, (0, 0), groups, mask)
-    wanted: torch.Tensor = made[0 if of == INPUT else 1]
-    return wanted.contiguous(memory_format=torch.channels_last)
+    made = backward(dy, x, weight, None, *window.pairs, False, (0, 0), groups, [*needed, False])
+    return tuple(None if one is None else _laid_out(one, True) for one in made[:2])
+
+
+@contextmanager
+def in_fixed_order() -> Iterator[None]:
+    """Let cuDNN add up in one order in the body; PyTorch has one setting for all threads."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
 
 
 def _laid_out(tensor: torch.Tensor, is_read: bool) -> torch.Tensor:

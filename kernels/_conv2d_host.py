@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,8 @@ import torch
 import triton
 
 from asmtune.core.config import Config
-from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import by_name, multiple, tuners
+from asmtune.kernels._common import multiple
 from asmtune.kernels._conv2d import Window, frame
 from asmtune.kernels._split import SUMS_BYTES, workspace
 
@@ -180,7 +179,7 @@ def layer(
     by_rows = weight.shape[1] < FEWEST and weight.shape[3] > 1 and window.dilation[1] == 1
     by_rows = by_rows and groups == 1
     extent = window.out_size(x.shape[2:], weight.shape[2:])
-    _check_pixels("the result", x.shape[0], *extent)
+    _check_pixels(x.shape[0], *extent)
     y = torch.empty((x.shape[0], *extent, weight.shape[0]), device=x.device, dtype=x.dtype)
     bias = None if bias is None else bias.contiguous()
     if by_rows:
@@ -191,12 +190,12 @@ def layer(
     return Layer(x, weight, bias, y, window, size, groups)
 
 
-def _check_pixels(what: str, batch: int, height: int, width: int) -> None:
-    """Refuse more pixels than the kernels count in 32 bits, with those past the last one."""
+def _check_pixels(batch: int, height: int, width: int) -> None:
+    """Refuse more pixels than the kernel counts in 32 bits, with those past the last one."""
     if batch * height * width > _MOST_PIXELS:
         raise ValueError(
-            f"conv2d: {what} is {batch} images of {height} x {width}; it must have {_MOST_PIXELS} "
-            "pixels at most: divide the batch"
+            f"conv2d: the result is {batch} images of {height} x {width}; it must have "
+            f"{_MOST_PIXELS} pixels at most: divide the batch"
         )
 
 
@@ -239,39 +238,6 @@ def sums_bytes(batch: int, height: int, width: int, filters: int) -> int:
     blocks = triton.cdiv(pixels, _LARGEST_BLOCK) * triton.cdiv(filters, _LARGEST_BLOCK)
     size = MOST_PARTS * blocks * _LARGEST_BLOCK**2 * 4
     return size if size <= SUMS_BYTES else 0
-
-
-_GRADIENT_KEY = (
-    *(pow2("batch"), "height", "width", "depth", "filters", "TAPS_H", "TAPS_W", "GROUPS"),
-    *("STRIDE_H", "STRIDE_W", "DILATION_H", "DILATION_W", "PAD_H", "PAD_W", "MULTIPLE"),
-)
-"""The tuning key of the kernels of both gradients."""
-
-
-def gradient_tuners(
-    kernel: Any, of: str, space: Any, made: Callable[[dict[str, Any]], Any]
-) -> tuple[Any, ...]:
-    """Decorate the kernel of a gradient without and with cuDNN, which has a name of its own."""
-    return tuners(kernel, space=space, key=_GRADIENT_KEY, vendor={of: by_name(kernel, made)})
-
-
-def gradient_arguments(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, window: Window, groups: int
-) -> dict[str, int]:
-    """Give sizes and constexprs that the kernels of both gradients share, by parameter name."""
-    # The gradient of x takes pixels a stride apart together.
-    phase = (triton.cdiv(n, step) for n, step in zip(x.shape[2:], window.stride, strict=True))
-    _check_pixels("x", x.shape[0], *phase)
-    filters, depth = weight.shape[0] // groups, weight.shape[1]
-    sizes = {"batch": x.shape[0], "height": x.shape[2], "width": x.shape[3]}
-    sizes |= {"depth": depth, "filters": filters}
-    sizes |= {"out_height": dy.shape[2], "out_width": dy.shape[3]}
-    return {
-        **sizes,
-        **window_arguments(weight.shape[2:], window),
-        "GROUPS": groups,
-        "OUT_MULTIPLE": multiple(filters),
-    }
 
 
 def window_arguments(taps: Sequence[int], window: Window) -> dict[str, int]:

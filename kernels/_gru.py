@@ -177,15 +177,15 @@ _LANES_ROUND = 64
 _MOST_ROW_BYTES = 2048
 
 
-def fits(states: torch.Tensor) -> bool:
-    """Say if a layer runs in one launch, in the default config.
+def most_units(states: torch.Tensor) -> int:
+    """Give the most hidden units of a layer in the default config.
 
-    Registers hold the weights, and the device runs the programs of (..., hidden) states at once.
+    Registers hold the weights, and the device runs all programs of a sequence at once.
     """
-    hidden, device = states.shape[-1], states.device
-    programs = triton.cdiv(hidden, DEFAULT.kwargs["UNITS"])
-    at_once = device.type == "cpu" or programs <= processors(device)
-    return at_once and _width(hidden) * states.element_size() <= _MOST_ROW_BYTES
+    by_registers = _MOST_ROW_BYTES // states.element_size()
+    if states.device.type == "cpu":
+        return by_registers
+    return min(by_registers, int(DEFAULT.kwargs["UNITS"]) * processors(states.device))
 
 
 def space() -> Space:
@@ -348,3 +348,8 @@ def check(what: str, given: Mapping[str, torch.Tensor]) -> None:
     check_shape(what, "weight_hh", given["weight_hh"], (3 * hidden, hidden))
     for name in ("bias_ih", "bias_hh"):
         check_shape(what, name, given[name], (3 * hidden,))
+    if hidden > most_units(h0):
+        raise ValueError(
+            f"{what}: h0 is {tuple(h0.shape)} in {h0.dtype}; on {h0.device} it must have "
+            f"{most_units(h0)} hidden units at most: take torch.nn.GRU for more"
+        )

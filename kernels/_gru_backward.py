@@ -1,9 +1,8 @@
 """The gradients of a GRU layer.
 
 The states are known, so that their parts of the gates are one product over all steps, as are the
-gradients of inputs, weights and biases. Only the gradient of the state goes from step to step: in
-one launch by `_gru_backward_walk.py` where registers hold the weights and the programs run at
-once, else by one launch and one product a step.
+gradients of inputs, weights and biases. Only the gradient of the state goes from step to step, in
+one launch by `_gru_backward_walk.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import triton.language as tl
 
 from asmtune.core.config import Config
 from asmtune.kernels._common import of_own_dtype, once_differentiable
-from asmtune.kernels._gru import fits, load_gates, sigmoid
+from asmtune.kernels._gru import load_gates, sigmoid
 from asmtune.kernels._gru_backward_walk import state_gradients
 from asmtune.runtime.decorator import asm_autotune
 
@@ -86,32 +85,8 @@ def gates(
     )
 
 
-@triton.jit(do_not_specialize=["step", "size", "hidden"])
-def kernel(
-    of_x_ptr, of_h_ptr, before_ptr, dy_ptr, carry_ptr, through_ptr, d_x_ptr, d_h_ptr,
-    step, size, hidden, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Differentiate BLOCK units' gates after a step; `carry` is the state's gradient, in and out.
-
-    What the state gets through the gates of the step after is a product of that one's d_h and
-    the weights: `through`, which is added here.
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside, first = at < size, tl.cast(step, tl.int64) * size
-    gate = 3 * first + (at // hidden).to(tl.int64) * 3 * hidden + at % hidden
-    before = tl.load(before_ptr + first + at, mask=inside, other=0.0).to(tl.float32)
-    r, z, d_r, d_z, d_n = slopes(of_x_ptr, of_h_ptr, before, gate, hidden, inside)
-    grad = tl.load(carry_ptr + at, mask=inside, other=0.0)
-    grad += tl.load(through_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    grad += tl.load(dy_ptr + first + at, mask=inside, other=0.0).to(tl.float32)
-    store_both(
-        d_x_ptr + gate, d_h_ptr + gate, hidden, r, grad * d_r, grad * d_z, grad * d_n, inside
-    )
-    tl.store(carry_ptr + at, grad * z, mask=inside)
-
-
 _listed = partial(asm_autotune, configs=[Config({"BLOCK": _BLOCK}, num_warps=4)])
-_factors, _gates, _step = _listed()(factors), _listed()(gates), _listed()(kernel)
+_factors, _gates = _listed()(factors), _listed()(gates)
 
 Layer = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
@@ -132,8 +107,10 @@ class _Gru(torch.autograd.Function):
         of_x = torch.nn.functional.linear(x, weight_ih, bias_ih)
         of_h = torch.nn.functional.linear(before, weight_hh, bias_hh)
         parts = (of_x.contiguous(), of_h.contiguous(), before, dy.contiguous())
-        walk = _at_once if before.numel() and fits(before) else _step_by_step
-        d_x, d_h, carry = walk(*parts, weight_hh.contiguous())
+        if before.numel():
+            d_x, d_h, carry = _walked_back(*parts, weight_hh.contiguous())
+        else:
+            d_x, d_h, carry = *map(torch.zeros_like, parts[:2]), torch.zeros_like(h0)
         rows_x, rows_h = d_x.flatten(0, 1), d_h.flatten(0, 1)
         each: tuple[Callable[[], torch.Tensor], ...] = (
             lambda: d_x @ weight_ih,
@@ -150,7 +127,7 @@ class _Gru(torch.autograd.Function):
 Gradients = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def _at_once(
+def _walked_back(
     of_x: torch.Tensor,
     of_h: torch.Tensor,
     before: torch.Tensor,
@@ -170,28 +147,6 @@ def _at_once(
     grads, first = state_gradients(d_h, keep, dy, weight_hh)
     _gates[blocks](of_x, of_h, before, grads, d_x, d_h, size, hidden)
     return d_x, d_h, first
-
-
-def _step_by_step(
-    of_x: torch.Tensor,
-    of_h: torch.Tensor,
-    before: torch.Tensor,
-    dy: torch.Tensor,
-    weight_hh: torch.Tensor,
-) -> Gradients:
-    """Walk back by a launch and a product a step; takes and returns what `_at_once` does."""
-    d_x, d_h = torch.empty_like(of_x), torch.empty_like(of_h)
-    carry = torch.zeros(before.shape[1:], dtype=torch.float32, device=before.device)
-    through = torch.zeros_like(carry, dtype=d_h.dtype)
-    size, hidden = carry.numel(), before.shape[2]
-    launch = _step[(triton.cdiv(size, _BLOCK),)]
-    tensors = (of_x, of_h, before, dy, carry, through, d_x, d_h)
-    # The host is what takes time here: tensors of a step, made for a launch, would double it.
-    d_gates = d_h.unbind()
-    for step in reversed(range(len(d_gates) if size else 0)):
-        launch(*tensors, step, size, hidden)
-        torch.mm(d_gates[step], weight_hh, out=through)
-    return d_x, d_h, carry + through
 
 
 def is_differentiated(*tensors: torch.Tensor) -> bool:

@@ -37,7 +37,7 @@ Source: Shah et al., FlashAttention-3, arXiv:2407.08608.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -285,36 +285,24 @@ def arguments(
 
 
 def gradients(
-    dy: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, y: torch.Tensor,
-    lse: torch.Tensor, *, causal: bool, scale: float,
-) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """Compute the gradients of q, k and v by the tuned kernel."""
-    results = tuple(torch.empty_like(x) for x in (q, k, v))
-    given = {"dy": dy, "q": q, "k": k, "v": v, "y": y, "lse": lse}
-    differentiate(given, results, causal=causal, scale=scale)
-    return results
-
-
-def differentiate(
-    given: Mapping[str, torch.Tensor], results: Sequence[torch.Tensor], *, causal: bool,
-    scale: float,
-) -> None:  # fmt: skip
-    """Write the gradients of q, k and v to `results` by the tuned kernel.
+    given: Mapping[str, torch.Tensor], *, causal: bool, scale: float
+) -> tuple[torch.Tensor, ...]:
+    """Compute the gradients of q, k and v by the tuned kernel.
 
     `given` has dy, q, k, v, y, and lse: (batch, heads, queries), dense, logarithms to base 2.
 
     Raises:
         ValueError: the GPU, a dtype, the dim or a layout is not one that the kernel takes.
     """
-    q, (dq, dk, dv) = given["q"], results
+    q = given["q"]
     if q.shape[-1] not in DIMS:
-        raise ValueError(f"differentiate: q is {tuple(q.shape)}; its dim must be one of {DIMS}")
-    heads = {name: given[name] for name in ("dy", "q", "k", "v", "y")}
-    refuse_others("differentiate", {**heads, "dk": dk, "dv": dv})
+        raise ValueError(f"gradients: q is {tuple(q.shape)}; its dim must be one of {DIMS}")
+    refuse_others("gradients", {name: given[name] for name in ("dy", "q", "k", "v", "y")})
+    dk, dv = (torch.empty_like(given[name]) for name in "kv")
     sums, delta = prepared_sums(given["dy"], given["y"])
     made = {"dq": sums, "dk": dk, "dv": dv}
     tuned[grid](**arguments({**given, "delta": delta}, made, causal=causal, scale=scale))
-    torch.mul(sums, scale, out=dq)
+    return torch.mul(sums, scale, out=torch.empty_like(q)), dk, dv
 
 
 def prepared_sums(dy: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -326,17 +314,6 @@ def prepared_sums(dy: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torc
     programs = (triton.cdiv(rows, PREPARED),)
     prepare[programs](dy, y, delta, sums, rows, H, M, *strides, D, PREPARED)
     return sums, delta
-
-
-def in_place_of_plain(plain: Mapping[str, Any]) -> None:
-    """Compute what `attention_backward`'s kernel does from the arguments of its launch by name.
-
-    Raises:
-        ValueError: as `differentiate` does.
-    """
-    given = {name: plain[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse")}
-    results = [plain[f"{name}_ptr"] for name in ("dq", "dk", "dv")]
-    differentiate(given, results, causal=plain["CAUSAL"], scale=plain["scale"])
 
 
 def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:

@@ -55,7 +55,7 @@ from asmtune.kernels._common import (
     problems,
     tuners,
 )
-from asmtune.kernels.attention_backward import apart, attention_backward
+from asmtune.kernels.attention_backward import attention_backward, by_two_launches
 from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.replay_calls import replay_calls
 
@@ -155,16 +155,12 @@ def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor, ..
     """Compute the gradients of queries, keys and values, or of queries alone.
 
     `replay_calls` does not see PyTorch's switch of deterministic algorithms. It is read here.
-    Nothing is timed then, and two launches were 10% to 18% faster than one on an H100.
     """
-    *given, vendor, gluon = values
-    result: tuple[torch.Tensor, ...]
-    keys = any(needed[1:3])
-    if not keys or is_dynamo_compiling() or is_deterministic():
-        result = apart(*given, keys=keys)
-    else:
-        result = attention_backward(*given, vendor, gluon)
-    return result
+    *given, gluon = values
+    if not any(needed[1:3]):
+        return by_two_launches(*given, keys=False)
+    is_fixed = not is_dynamo_compiling() and is_deterministic()
+    return attention_backward(*given, gluon and not is_fixed)
 
 
 def _fits_hopper(heads: tuple[torch.Tensor, ...], how: Attending) -> bool:
@@ -231,7 +227,7 @@ def attention(
     """Compute attention by the tuned kernels, with its gradients.
 
     Results repeat bit by bit; where the vendor's forward is called, as far as its do. Gradients of
-    the vendor and of the Gluon kernel for Hopper do not repeat so, and are left out where launches
+    the Gluon kernel for Hopper do not repeat so. It is left out of the backward pass where launches
     choose deterministically, as under `torch.use_deterministic_algorithms`.
 
     Args:
@@ -253,8 +249,9 @@ def attention(
         seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
-        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster, backward too.
-        gluon: on Hopper call the Gluon kernel where tuning has found it faster, backward too.
+        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster; not backward.
+        gluon: on Hopper call the Gluon kernel where tuning has found it faster, and that of
+            `attention_backward`.
 
     Returns:
         A tensor of q's shape and dtype. A query that sees no key gives 0, and has no
@@ -277,7 +274,7 @@ def attention(
         wanted = vendor and has_vendor(q, k, how), gluon and _fits_hopper((q, k, v), how)
         beside(choices, *wanted)[_grid](**arguments)
     saved = (q, k, v, y, lse, causal, window, padding, mask, dropout, seed, how.scale)
-    return y, (*saved, vendor, gluon)
+    return y, (*saved, gluon)
 
 
 def _arguments(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, how: Attending) -> dict[str, Any]:

@@ -1,25 +1,30 @@
-"""Attention backward, the gradients of queries, keys and values in one launch.
+"""Attention backward: the gradients of queries, keys and values, by two launches.
 
-Programs are of two kinds. Those of keys keep a block of keys and walk over the queries that see
-them, those of queries keep queries and walk over keys: seven products a pair of blocks. Nothing is
-added in memory, so that results repeat bit by bit. Programs of keys come first, since theirs are
-four products of the seven; they compute the sums of dy * y anew, in place of a launch before.
+A launch makes the gradient of queries, and the sums of dy * y (`_attention_backward_q.py`). In
+this module's kernel each program keeps a block of keys and walks over the queries of one head that
+see them: four products a block of queries, of transposed scores. What of a block of keys does not
+exist is computed as if it did, and left out at the end: no mask of keys is needed on the way.
+Heads that share keys each leave gradients in fp32, which PyTorch adds: a loop over these
+heads in the kernel took 60 to 100 registers more, and it spilled. Nothing is added in memory, so
+that results repeat bit by bit. One launch of seven products a pair of blocks was 2% to 20% slower
+on an H100 and an H200 than the two.
 
-The launch is timed beside functions that make the same three gradients: `apart` is the kernels
-`attention_backward_q` and `attention_backward_kv`, `flash` and `cudnn` are the vendor's, and
-`gluon` is the kernel for Hopper. Those but `apart` add in an order that changes.
+On Hopper a Gluon kernel takes heads of 64 and 128 without windows, masks and dropout, from 1024
+tokens on. It adds in an order that changes, and was faster than the two launches and than cuDNN
+wherever it was timed, except with heads of 64, no causal mask and 1024 tokens. Shorter heads were
+not timed.
 
 Shapes: dy, q and y are (batch, heads, queries, dim), k and v (batch, key heads, keys, dim),
 lse is (batch, heads, queries): logarithms to base 2, as `attention` keeps them.
-Dtypes: fp16, bf16, the same for all but lse, which is fp32; `apart` takes fp32 as well.
-Layout: any strides; what does not lie in rows at multiples of 16 bytes, or is expanded, is copied.
+Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all but lse, which is fp32.
+Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
 Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
-Source: Dao, FlashAttention-2, arXiv:2307.08691; Triton's tutorial 06.
+Source: Dao, FlashAttention-2, arXiv:2307.08691, with its loops apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -28,98 +33,111 @@ import triton.language as tl
 from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
-from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
 from asmtune.kernels import _attention_reference as exact
-from asmtune.kernels import attention_backward_kv, attention_backward_q
-from asmtune.kernels._attention_backward_whole import of_keys, of_queries
+from asmtune.kernels._attention import (
+    at_head,
+    key_limit,
+    load_rows,
+    place,
+    query_spans,
+    row_stride,
+    seen,
+    store_rows,
+)
+from asmtune.kernels._attention_backward import key_gradients
+from asmtune.kernels._attention_backward_q import query_gradient
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_reference import (
-    cudnn_gradients,
-    dense_heads,
-    flash_gradients,
-    gradients_in_place,
-    has_vendor,
-    plain_arguments,
-)
-from asmtune.kernels._attention_space import of_both
-from asmtune.kernels._common import (
-    beside,
-    by_name,
-    doubled,
-    gluon_in_place,
-    is_hopper,
-    problems,
-    tuners,
-)
+from asmtune.kernels._attention_space import of_keys
+from asmtune.kernels._common import doubled, is_expanded, is_hopper, problems
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
-KEY = ("D", "CAUSAL", "MULTIPLE", "DENSE", "GROUP", pow2("heads"), pow2("M"), pow2("N"))
-"""The tuning key: a config is chosen for each combination of these."""
-
-_HEADS = ("q", "k", "v", "dy", "y", "dq", "dk", "dv")
 _PLAIN = (
-    *("heads", "H", "M", "N"),
-    *(f"stride_{name}{axis}" for name in _HEADS for axis in "bhr"),
+    *("heads", "H", "GROUP", "M", "N", "window", "ahead", "seed", "threshold"),
+    *(
+        f"stride_{name}{axis}"
+        for name in ("q", "k", "v", "dy", "dk", "dv", "mask")
+        for axis in "bhr"
+    ),
 )
 
 
 @triton.jit(do_not_specialize=_PLAIN)
 def kernel(
-    dy_ptr, q_ptr, k_ptr, v_ptr, y_ptr, lse_ptr, dq_ptr, dk_ptr, dv_ptr,
-    heads, H, M, N, scale,
+    dy_ptr, q_ptr, k_ptr, v_ptr, lse_ptr, delta_ptr, padding_ptr, dk_ptr, dv_ptr,
+    heads, H, GROUP, M, N, window, scale, seed, threshold, boost,
     stride_qb, stride_qh, stride_qr, stride_kb, stride_kh, stride_kr,
     stride_vb, stride_vh, stride_vr, stride_dyb, stride_dyh, stride_dyr,
-    stride_yb, stride_yh, stride_yr, stride_dqb, stride_dqh, stride_dqr,
     stride_dkb, stride_dkh, stride_dkr, stride_dvb, stride_dvh, stride_dvr,
-    D: tl.constexpr, CAUSAL: tl.constexpr, GROUP: tl.constexpr, MULTIPLE: tl.constexpr,
-    DENSE: tl.constexpr, HELD: tl.constexpr, STEP: tl.constexpr,
+    mask_ptr, stride_maskb, stride_maskh, stride_maskr, ahead,
+    D: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PADDING: tl.constexpr,
+    MASK: tl.constexpr, DROPOUT: tl.constexpr, MULTIPLE: tl.constexpr, DENSE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Compute gradients of HELD keys of a key head, or HELD queries of a head, a program."""
-    EVEN: tl.constexpr = MULTIPLE % HELD == 0
-    ENDED: tl.constexpr = MULTIPLE % STEP != 0
-    q = (q_ptr, stride_qb, stride_qh, stride_qr)
-    k = (k_ptr, stride_kb, stride_kh, stride_kr)
-    v = (v_ptr, stride_vb, stride_vh, stride_vr)
-    dy = (dy_ptr, stride_dyb, stride_dyh, stride_dyr)
-    y = (y_ptr, stride_yb, stride_yh, stride_yr)
-    sizes = (heads, H, M, N)
-    pid = tl.program_id(0)
-    programs = tl.cdiv(N, HELD) * (heads // GROUP)
-    if pid < programs:
-        dk = (dk_ptr, stride_dkb, stride_dkh, stride_dkr)
-        dv = (dv_ptr, stride_dvb, stride_dvh, stride_dvr)
-        of_keys(
-            *(pid, q, k, v, dy, y, lse_ptr, dk, dv, sizes, scale),
-            *(D, CAUSAL, GROUP, DENSE, EVEN, ENDED, HELD, STEP),
-        )
-    else:
-        dq = (dq_ptr, stride_dqb, stride_dqh, stride_dqr)
-        of_queries(
-            *(pid - programs, q, k, v, dy, y, lse_ptr, dq, sizes, scale),
-            *(D, CAUSAL, GROUP, DENSE, EVEN, ENDED, HELD, STEP),
-        )
+    """Compute gradients of BLOCK_N keys for one head of queries a program."""
+    ENDED: tl.constexpr = WINDOWED or MASK != 0 or MULTIPLE % BLOCK_M != 0
+    EVEN: tl.constexpr = MULTIPLE % BLOCK_N == 0
+    block, head = place(tl.cdiv(N, BLOCK_N), heads, CAUSAL)
+    first = block * BLOCK_N
+    batch, row = (head // H).to(tl.int64), head.to(tl.int64) * M
+    own, shared = (head % H).to(tl.int64), (head % H // GROUP).to(tl.int64)
+    n = first + tl.arange(0, BLOCK_N)
+    q_ptr = at_head(q_ptr, batch, own, stride_qb, stride_qh)
+    dy_ptr = at_head(dy_ptr, batch, own, stride_dyb, stride_dyh)
+    dk_ptr = at_head(dk_ptr, batch, own, stride_dkb, stride_dkh)
+    dv_ptr = at_head(dv_ptr, batch, own, stride_dvb, stride_dvh)
+    k_ptr = at_head(k_ptr, batch, shared, stride_kb, stride_kh)
+    v_ptr = at_head(v_ptr, batch, shared, stride_vb, stride_vh)
+    queries = (q_ptr, row_stride(stride_qr, q_ptr, D, DENSE))
+    grads = (dy_ptr, row_stride(stride_dyr, dy_ptr, D, DENSE))
+    k = load_rows(k_ptr, first, row_stride(stride_kr, k_ptr, D, DENSE), N, D, BLOCK_N, EVEN)
+    v = load_rows(v_ptr, first, row_stride(stride_vr, v_ptr, D, DENSE), N, D, BLOCK_N, EVEN)
+    limit = key_limit(padding_ptr, batch, N, PADDING)
+    mask_ptr += batch * stride_maskb + own * stride_maskh
+    masks = (limit, M, window, ahead, padding_ptr + batch * N, mask_ptr, stride_maskr)
+    begin, free, whole, end = query_spans(first, masks, CAUSAL, WINDOWED, MASK, BLOCK_M, BLOCK_N)
+    if PADDING == 1:
+        there = (first < limit).to(tl.int32)  # no queries for keys that do not exist
+        begin, free, whole, end = begin * there, free * there, whole * there, end * there
+    sums, powers = (lse_ptr + row, delta_ptr + row), scale * 1.4426950408889634
+    draw = (seed, threshold, row, tl.cdiv(N, 4), boost)
+    dk, dv = key_gradients(
+        *(k, v, queries, grads, sums, n, (begin, free, whole, end), first, masks, draw),
+        *(powers, D, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED, MASK, DROPOUT, ENDED),
+    )
+    dk *= scale
+    if DROPOUT:
+        dv *= boost
+    if PADDING != 0:
+        here = seen(0, n, masks, False, False, PADDING, 0)[:, None]
+        dk = tl.where(here, dk, 0.0)
+        dv = tl.where(here, dv, 0.0)
+    store_rows(dk_ptr, first, row_stride(stride_dkr, dk_ptr, D, DENSE), N, dk, D, BLOCK_N, EVEN)
+    store_rows(dv_ptr, first, row_stride(stride_dvr, dv_ptr, D, DENSE), N, dv, D, BLOCK_N, EVEN)
 
 
-OUTPUTS = ("dq_ptr", "dk_ptr", "dv_ptr")
+OUTPUTS = ("dk_ptr", "dv_ptr")
 
-DTYPES = ("fp16", "bf16")
+DTYPES = host.DTYPES
 
 SHAPES = host.BACKWARD_SHAPES
 
-DEFAULT = Config({"HELD": 64, "STEP": 32}, num_warps=4, num_stages=2)
-"""Defaults of the kernels of `apart`; not timed."""
+_SHORT = 1024
+"""Tokens below which the Gluon kernel is not taken, as the module says."""
+
+DEFAULT = Config({"BLOCK_M": 32, "BLOCK_N": 64}, num_warps=4, num_stages=3)
+"""Fastest by geometric mean of all that ran at three shapes on an H200: 0.90 of the best."""
 
 
 def space() -> Space:
     """Build the space: blocks, warps and stages."""
-    return of_both(DEFAULT)
+    return of_keys(DEFAULT)
 
 
 def _grid(values: Mapping[str, Any]) -> tuple[int]:
-    keys, queries = (triton.cdiv(values[name], values["HELD"]) for name in "NM")
-    return (keys * (values["heads"] // values["GROUP"]) + queries * values["heads"],)
+    return (triton.cdiv(values["N"], values["BLOCK_N"]) * values["heads"],)
 
 
 def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
@@ -132,69 +150,34 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
 def baseline(
     dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *options: Any, **named: Any
 ) -> tuple[torch.Tensor, ...]:
-    """Compute the kernel's result in PyTorch; options are those of `attention_backward`."""
+    """Compute all three gradients in PyTorch; options are those of `attention_backward`."""
     how = Attending(*options, **named).checked("attention_backward", q, k)
     dq, dk, dv = exact.differentiate(dy, q, k, v, lse, (dy * y).sum(-1), how)
     return dq, host.summed(dk, k), host.summed(dv, v)
 
 
 def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients in float64 from a problem's arguments."""
-    names = ("dy_ptr", "q_ptr", "k_ptr", "v_ptr", "y_ptr", "lse_ptr")
-    return baseline(*doubled(arguments, *names), arguments["CAUSAL"], scale=arguments["scale"])
+    """Compute the gradients of each head of queries in float64 from a problem's arguments."""
+    names = ("dy_ptr", "q_ptr", "k_ptr", "v_ptr", "lse_ptr", "delta_ptr")
+    how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
+    return exact.differentiate(*doubled(arguments, *names), how)[1:]
 
 
-def _arguments(*, how: Attending, **given: torch.Tensor) -> dict[str, Any]:
+def _arguments(
+    given: Mapping[str, torch.Tensor], delta: torch.Tensor, how: Attending
+) -> dict[str, Any]:
     """Give the launch's arguments by name, with room for the results."""
-    q, k = given["q"], given["k"]
-    every = given | {f"d{name}": torch.empty_like(given[name]) for name in "qkv"}
-    tensors = {f"{name}_ptr": tensor for name, tensor in every.items()}
-    heads = {name: tensor for name, tensor in every.items() if name != "lse"}
-    sizes = host.sizes(q, k, how)
-    names = ("heads", "H", "GROUP", "M", "N", "scale", "D", "CAUSAL", "MULTIPLE")
-    return {**tensors, **{name: sizes[name] for name in names}, **host.strides(**heads)}
+    results = {f"d{name}": host.room_for_heads(given["q"], given[name]) for name in "kv"}
+    own = {name: tensor for name, tensor in given.items() if name != "y"}
+    return host.backward_arguments({**own, "delta": delta}, results, how)
 
 
-def _made_apart(given: dict[str, Any]) -> Callable[[], None]:
-    """Launch the two kernels of queries and of keys with the arguments of this kernel.
-
-    Return what copies the sums of heads that share keys, which a race does not time.
-    """
-    wanted = {name: given[f"{name}_ptr"] for name in ("dk", "dv")}
-    rooms = {name: host.room_for_heads(given["q_ptr"], room) for name, room in wanted.items()}
-    given |= {f"{name}_ptr": room for name, room in rooms.items()}
-    given |= host.strides(**{name: given[f"{name}_ptr"] for name in _HEADS})
-    lse = given["lse_ptr"]
-    given |= {"padding_ptr": lse, "mask_ptr": lse, "delta_ptr": torch.empty_like(lse)}
-    given |= {"window": 0, "ahead": None, "seed": 0, "threshold": 0, "boost": 1.0}
-    given |= {"WINDOWED": False, "PADDING": 0, "MASK": 0, "DROPOUT": False}
-    given |= {f"stride_mask{axis}": 0 for axis in "bhr"}
-    for module in (attention_backward_q, attention_backward_kv):
-        names = [name for name in module.kernel.arg_names if name in given]
-        module._tuned[module._grid](**{name: given[name] for name in names})
-    made = {name: host.summed(room, wanted[name]) for name, room in rooms.items()}
-
-    def copy() -> None:
-        for name, sums in made.items():
-            wanted[name].copy_(sums)
-
-    return copy
+def _laid(heads: Mapping[str, torch.Tensor], lse: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {**{name: host.laid(x) for name, x in heads.items()}, "lse": lse.contiguous()}
 
 
-def _whole(made_by: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that computes `attention_backward` by one of heads, mask and scale."""
-    return lambda *values: made_by(*plain_arguments(*values))
-
-
-def _gluon(*values: Any) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients by the Gluon kernel for Hopper."""
-    from asmtune.kernels import _hopper_attention_backward
-
-    *heads, causal, scale = values
-    return _hopper_attention_backward.gradients(*heads, causal=causal, scale=scale)
-
-
-def _two_launches(
+@replay_calls
+def by_two_launches(
     dy: torch.Tensor,
     q: torch.Tensor,
     k: torch.Tensor,
@@ -208,26 +191,23 @@ def _two_launches(
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
-    vendor: bool = True,  # noqa: ARG001
-    gluon: bool = True,  # noqa: ARG001
     keys: bool = True,
 ) -> tuple[torch.Tensor, ...]:
-    """Compute `attention_backward` by the kernels of queries and, if wanted, of keys."""
+    """Compute the gradients of queries and, if wanted, of keys and values; results repeat."""
+    heads = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
     how = Attending(causal, window, padding, mask, dropout, seed, scale)
-    dq, delta = attention_backward_q.attention_backward_q(dy, q, k, v, y, lse, how)
+    how = host.check_backward("attention_backward", heads, {"lse": lse}, how)
+    given = _laid(heads, lse)
+    dq, delta = query_gradient(given, how)
     if not keys:
         return (dq,)
-    dk, dv = attention_backward_kv.attention_backward_kv(dy, q, k, v, lse, delta, how)
-    return dq, dk, dv
+    if q.numel() * k.numel() == 0:
+        return dq, torch.zeros_like(k), torch.zeros_like(v)
+    arguments = _arguments(given, delta, how)
+    _tuned[_grid](**arguments)
+    return dq, host.summed(arguments["dk_ptr"], k), host.summed(arguments["dv_ptr"], v)
 
 
-apart = replay_calls(_two_launches)
-
-
-_BY_OTHERS = {"flash": flash_gradients, "cudnn": cudnn_gradients, "gluon": _gluon}
-
-
-@replay_calls(alternatives={"apart": apart, **{n: _whole(f) for n, f in _BY_OTHERS.items()}})
 def attention_backward(
     dy: torch.Tensor,
     q: torch.Tensor,
@@ -242,18 +222,13 @@ def attention_backward(
     dropout: float = 0.0,
     seed: int = 0,
     scale: float | None = None,
-    vendor: bool = True,
     gluon: bool = True,
 ) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients of `attention`'s queries, keys and values by the fastest way.
-
-    Windows, padding, masks, dropout and fp32 take the two kernels of queries and of keys, as does
-    `torch.compile`, which calls no alternative. Without the vendor's functions and the Gluon
-    kernel results repeat bit by bit.
+    """Compute the gradients of `attention`'s queries, keys and values.
 
     Args:
         dy: (batch, heads, queries, dim), the gradient of the result, on a GPU.
-        q: of the same shape, of a dtype of DTYPES or fp32, which all but lse have.
+        q: of the same shape, of a dtype of DTYPES, which all but lse have.
         k: (batch, key heads, keys, dim).
         v: as k.
         y: as q, the result.
@@ -265,8 +240,7 @@ def attention_backward(
         dropout: see there.
         seed: see there.
         scale: see there.
-        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster.
-        gluon: on Hopper call the Gluon kernel where tuning has found it faster.
+        gluon: on Hopper take the Gluon kernel where it was faster, as the module says.
 
     Returns:
         The gradients of q, k and v, of their dtype.
@@ -274,42 +248,34 @@ def attention_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ, or an option is out of bounds.
     """
-    heads = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
     how = Attending(causal, window, padding, mask, dropout, seed, scale)
+    if not (gluon and _fits_hopper(q, k, how)):
+        options = causal, window, padding, mask, dropout, seed, scale
+        return by_two_launches(dy, q, k, v, y, lse, *options)
+    from asmtune.kernels import _hopper_attention_backward
+
+    heads = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
     how = host.check_backward("attention_backward", heads, {"lse": lse}, how)
-    is_one = how.is_plain and q.element_size() == 2 and q.numel() * k.numel() > 0
-    if not is_one or is_dynamo_compiling():
-        given = (dy, q, k, v, y, lse)
-        return _two_launches(*given, causal, window, padding, mask, dropout, seed, scale)
-    laid = {name: dense_heads(x) for name, x in heads.items()}
-    arguments = _arguments(**laid, lse=lse.contiguous(), how=how)
-    wanted = vendor and has_vendor(q, k, how), gluon and fits_hopper(q, how)
-    beside((_alone, _beside_gluon, _beside_vendor, _tuned), *wanted)[_grid](**arguments)
-    return tuple(arguments[name] for name in OUTPUTS)
+    assert how.scale is not None
+    # The copy engine takes no heads that share memory.
+    given = _laid({n: x.contiguous() if is_expanded(x) else x for n, x in heads.items()}, lse)
+    return _hopper_attention_backward.gradients(given, causal=how.causal, scale=how.scale)
 
 
-def fits_hopper(q: torch.Tensor, how: Attending) -> bool:
-    """Return whether the Gluon kernel for Hopper computes the same."""
-    fits = q.element_size() == 2 and q.shape[3] in (64, 128) and how.is_plain
-    return fits and is_hopper(q.device)
+def _fits_hopper(q: torch.Tensor, k: torch.Tensor, how: Attending) -> bool:
+    """Return whether the Gluon kernel for Hopper computes the same, and is faster."""
+    if is_dynamo_compiling() or not is_hopper(q.device) or not how.is_plain:
+        return False
+    fits = q.element_size() == 2 and q.ndim == 4 and q.shape[3] in (64, 128)
+    is_even = q.shape[2] == _SHORT and (how.causal or q.shape[3] == 128)
+    return fits and (is_even or q.shape[2] > _SHORT) and q.numel() * k.numel() > 0
 
 
-def _problem_arguments(*, causal: bool, **given: torch.Tensor) -> dict[str, Any]:
-    how = Attending(causal=causal).checked("attention_backward", given["q"], given["k"])
-    return _arguments(**given, how=how)
+def _problem_arguments(*, causal: bool, lse: Any, **heads: torch.Tensor) -> dict[str, Any]:
+    how = Attending(causal=causal).checked("attention_backward", heads["q"], heads["k"])
+    delta = (heads["dy"].float() * heads["y"].float()).sum(-1)
+    return _arguments(_laid(heads, lse), delta, how)
 
 
 problem = problems(kernel, "attention_backward", inputs, _problem_arguments, _grid)
-_launch_apart = by_name(kernel, _made_apart)
-_launch_gluon = gluon_in_place(kernel, "_hopper_attention_backward")
-_alone, _beside_gluon, _beside_vendor, _tuned = tuners(
-    kernel,
-    ours={"apart": _launch_apart},
-    vendor={
-        "flash": gradients_in_place(kernel, flash_gradients),
-        "cudnn": gradients_in_place(kernel, cudnn_gradients),
-    },
-    gluon={"gluon": _launch_gluon},
-    space=space,
-    key=KEY,
-)
+_tuned = asm_autotune(space=space, key=host.KEY)(kernel)

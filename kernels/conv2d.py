@@ -24,9 +24,8 @@ part of a batch or of an image); what is laid out otherwise is copied at each ca
 is channels_last.
 Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
 than the padded image, or a setting is out of range.
-Backward: a launch for each gradient, each timed beside cuDNN's or PyTorch's function: that of x
-`_conv2d_input.py`, of the weights `_conv2d_weight.py`, of the bias and through ReLU
-`_conv2d_bias.py`.
+Backward: cuDNN's functions for x and the weights; one launch for the bias and through ReLU,
+timed beside PyTorch's functions (`_conv2d_bias.py`).
 Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
 implicit product of CUTLASS's convolutions, and its few-channels variant.
 """
@@ -34,12 +33,14 @@ implicit product of CUTLASS's convolutions, and its few-channels variant.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
@@ -51,14 +52,14 @@ from asmtune.kernels._conv2d import (
     Window,
     check_shapes,
     convolve,
+    gradients,
+    in_fixed_order,
     launch,
     store_result,
     sum_by_taps,
 )
 from asmtune.kernels._conv2d_bias import result_gradients
 from asmtune.kernels._conv2d_host import DEFAULT, Layer, grid, layer, space
-from asmtune.kernels._conv2d_input import input_gradient
-from asmtune.kernels._conv2d_weight import weight_gradient
 from asmtune.kernels._split import gathered
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.options import is_deterministic
@@ -208,36 +209,30 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(x, weight.permute(0, 3, 1, 2), bias, **options).permute(0, 2, 3, 1)
 
 
-def _gradients(*values: Any, needed: tuple[bool, ...]) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of x, weight and bias that are needed.
-
-    cuDNN's may add up in an order that changes. `replay_calls` does not see PyTorch's switch of
-    deterministic algorithms: it is read here.
-    """
-    *given, vendor = values
-    return _needed_gradients(*given, needed[:3], vendor and not is_deterministic())
-
-
-@replay_calls
 @torch.no_grad()
-def _needed_gradients(
+def _gradients(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     y: torch.Tensor | None,
     window: tuple[int, ...],
     groups: int,
-    needed: tuple[bool, ...],
     vendor: bool,
+    needed: tuple[bool, ...],
 ) -> tuple[torch.Tensor | None, ...]:
-    """Compute the gradients of x, weight and bias that are needed."""
+    """Compute the gradients of x, weight and bias that are needed.
+
+    cuDNN's may add up in an order that changes, except where PyTorch is set to be deterministic or
+    asmtune is.
+    """
     dy = dy.contiguous(memory_format=torch.channels_last)
     dz, dbias = None, None
+    is_fixed = not is_dynamo_compiling() and is_deterministic()
     if y is not None or needed[2]:
-        dz, dbias = result_gradients(dy, y, needed[2], vendor)
-    given = (dy if dz is None else dz, x, weight, window, groups, vendor)
-    dx = input_gradient(*given) if needed[0] else None
-    return dx, weight_gradient(*given) if needed[1] else None, dbias
+        dz, dbias = result_gradients(dy, y, needed[2], vendor and not is_fixed)
+    given = dy if dz is None else dz, x, weight, Window.of_numbers(window), groups
+    with in_fixed_order() if is_fixed else nullcontext():
+        return (*gradients(*given, needed[:2]), dbias)
 
 
 def _cudnn(
@@ -303,8 +298,8 @@ def conv2d(
         dilation: pixels from tap to tap, one number or (down, across).
         groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
-        vendor: call cuDNN where tuning has found it faster; not forward where windows are read by
-            rows, as of few channels, and not backward where launches are to be deterministic.
+        vendor: call cuDNN forward where tuning has found it faster, except where windows are read
+            by rows, as of few channels. The gradients of x and weight are always cuDNN's.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.

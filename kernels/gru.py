@@ -24,12 +24,12 @@ Dtypes: fp16, bf16, fp32, the same for all; states are kept in fp32. Products of
 them to the dtype first, fp32 to tf32 where there are several lanes, as cuDNN does; the product
 of the inputs is PyTorch's, and follows `torch.backends.cuda.matmul.allow_tf32`.
 Layout: any strides; the output is contiguous.
-Errors: ValueError where shapes, dtypes or devices differ.
+Errors: ValueError where shapes, dtypes or devices differ, or there are too many hidden units.
 Backward: `_gru_backward.py`, one launch for all steps as well.
 More than 1024 hidden units, or 512 in fp32, do not fit the registers: the 16 units of a product
 by 1024 terms are 192 KiB of the 256 KiB that a multiprocessor has, in fp32, and with what tensor
-cores take beside them they spill. `gru_step` runs these, and what a GPU of few multiprocessors
-cannot run at once.
+cores take beside them they spill. `torch.nn.GRU` runs these, and what a GPU of few multiprocessors
+cannot run at once: 16 units a multiprocessor.
 Source: Cho et al. 2014 (arXiv:1406.1078) as in torch.nn.GRU; held weights: Diamos et al. 2016,
 Persistent RNNs (ICML).
 """
@@ -51,7 +51,6 @@ from asmtune.kernels._gru import (
     baseline,
     cell,
     check,
-    fits,
     gates_of,
     grid,
     inputs,
@@ -65,7 +64,6 @@ from asmtune.kernels._gru import (
 )
 from asmtune.kernels._gru_backward import differentiated, is_differentiated
 from asmtune.kernels._gru_words import begin, leave, received, send, words_of
-from asmtune.kernels.gru_step import gru_step
 from asmtune.runtime.decorator import asm_autotune
 
 __all__ = [
@@ -200,15 +198,13 @@ def gru(
         before you write to it.
 
     Raises:
-        ValueError: shapes, dtypes or devices differ.
+        ValueError: shapes, dtypes or devices differ, or there are too many hidden units.
     """
     given = {"x": x, "h0": h0, "weight_ih": weight_ih, "weight_hh": weight_hh}
     given |= {"bias_ih": bias_ih, "bias_hh": bias_hh}
     check("gru", given)
     if is_differentiated(*given.values()):
         return differentiated(gru, *given.values())
-    if not fits(h0):
-        return gru_step(**given)
     if not len(x) or not h0.numel():
         return h0.new_empty((len(x), *h0.shape)), h0.clone()
     gates = gates_of(x, weight_ih, bias_ih)

@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune import Problem, asm_autotune
 from asmtune.base.errors import SpaceError
 from asmtune.core.space.proposal import proposal_for, proposed_space
-from asmtune.kernels import broadcast_relu, layernorm, tiled_matmul
+from asmtune.kernels import cross_entropy_backward, layernorm, tiled_matmul
 from tests import gluon_kernels
 from tests.sample_kernels import described_sums, scale
 
@@ -114,8 +114,8 @@ def test_sizes_of_the_data_are_no_axes() -> None:
     _, proposal = proposal_for(problem_of(heads, grid, x=x, out=x, n=1024, D=64))
     assert set(proposal.space.axes) == {"BLOCK", "num_warps"}
     sides = {"rows": 8192, "cols": 8192}
-    _, proposal = proposal_for(broadcast_relu.problem(sides, "fp16", "meta"))
-    assert set(proposal.space.axes) == {"BLOCK_M", "BLOCK_N", "num_warps"}
+    _, proposal = proposal_for(cross_entropy_backward.problem(sides, "fp16", "meta"))
+    assert set(proposal.space.axes) == {"ROWS", "BLOCK", "num_warps"}
 
 
 def test_a_grid_that_follows_nothing_holds_places() -> None:

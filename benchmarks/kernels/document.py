@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmarks.harness import table
 from benchmarks.kernels.entries import ENTRIES
-from benchmarks.kernels.figure import FIGURE
-from benchmarks.kernels.rows import PARTS, WHOLE, compared, summary
+from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
 from tests.kernels.accuracy import KERNELS, module_of
 
@@ -17,11 +16,10 @@ Row = Mapping[str, Any]
 
 
 def document(content: Mapping[str, Any]) -> str:
-    """Write all that is generated: origin, figure, one line a kernel, and one a row."""
+    """Write all that is generated: origin, one line a kernel, and one a row."""
     timed = [row for row in content["rows"] if "ours" in row]
-    figure = f"![Speed-up over the vendor, by kernel]({FIGURE.name})\n"
     names = dict.fromkeys(row["kernel"] for row in timed)
-    parts = [_origin(content), figure, _list_of_kernels(timed)]
+    parts = [_origin(content), _list_of_kernels(timed)]
     parts += [_kernel(name, [r for r in timed if r["kernel"] == name]) for name in names]
     return "\n".join(parts).rstrip()
 
@@ -44,22 +42,13 @@ def _origin(content: Mapping[str, Any]) -> str:
 
 def _list_of_kernels(timed: Sequence[Row]) -> str:
     heads = ("kernel", "computes", "shapes", "dtypes", "vendor", "times the vendor's speed", "rows")
-    rows = compared(timed)
     lines = []
-    for names in _launched_together():
-        modules = [module_of(name) for name in names]
-        docs = [str(module.__doc__) for module in modules]
-        links = " and ".join(f"[`{name}`](../kernels/{name}.py)" for name in names)
-        about = [" ".join(map(sentence, docs)), " ".join(part(doc, "Shapes") for doc in docs)]
-        about += [", ".join(modules[0].DTYPES), ENTRIES[names[0]].vendor_name]
-        lines.append([links, *about, *_speed(names[0], rows)])
+    for name in KERNELS:
+        module = module_of(name)
+        about = [sentence(str(module.__doc__)), part(str(module.__doc__), "Shapes")]
+        about += [", ".join(module.DTYPES), ENTRIES[name].vendor_name]
+        lines.append([f"[`{name}`](../kernels/{name}.py)", *about, *_speed(name, timed)])
     return f"{table(heads, _slashed(lines))}\n"
-
-
-def _launched_together() -> list[tuple[str, ...]]:
-    """List kernels by name; those of attention's backward pass are one entry."""
-    all_three = tuple(name for name in (WHOLE, *PARTS) if name in KERNELS)
-    return list(dict.fromkeys(all_three if name in all_three else (name,) for name in KERNELS))
 
 
 def _speed(name: str, rows: Sequence[Row]) -> list[str]:
@@ -73,11 +62,8 @@ def _speed(name: str, rows: Sequence[Row]) -> list[str]:
 
 
 def _kernel(name: str, rows: Sequence[Row]) -> str:
-    heads = ("shape", "dtype", "p50 us", "p90", "p99")
-    if name not in PARTS:
-        heads += ("vendor p50 us", "p90", "p99")
-    factors = dict.fromkeys(key for row in rows for key in row if key.startswith("over_"))
-    shown = [] if name in PARTS else list(factors)
+    heads = ("shape", "dtype", "p50 us", "p90", "p99", "vendor p50 us", "p90", "p99")
+    shown = list(dict.fromkeys(key for row in rows for key in row if key.startswith("over_")))
     if any("called_over_vendor" in row for row in rows):
         shown.insert(1, "called_over_vendor")
     titles = [_TITLES.get(key, key.replace("_", " ")) for key in shown]
@@ -90,8 +76,7 @@ _TITLES = {"called_over_vendor": "over vendor, as called"}
 
 
 def _cells(row: Row, over: Sequence[str]) -> list[str]:
-    whose = ("ours",) if row["kernel"] in PARTS else ("ours", "vendor")
-    times = [_us(row[who], p) for who in whose for p in (50, 90, 99)]
+    times = [_us(row[who], p) for who in ("ours", "vendor") for p in (50, 90, 99)]
     factors = [_factor(row.get(key)) for key in over]
     if "flops_per_s" in row:
         rate, share = f"{row['flops_per_s'] / 1e12:.1f} TFLOP/s", row.get("share_of_flops")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 Inputs = Mapping[str, Any]
 Shape = Mapping[str, int]
-VendorKind = Literal["vendor library", "PyTorch function", "eager PyTorch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +18,6 @@ class Entry:
         vendor_name: the vendor's name of the function.
         vendor: makes a launch of the vendor's from the public function's inputs; what happens
             before the launch, such as a forward pass, is not timed.
-        vendor_kind: whether that calls cuBLAS or cuDNN, kernels of PyTorch's own by one function,
-            or several operations of eager PyTorch.
         group: name of the group that its speedup is averaged in.
         apart: tells rows, by shape and dtype, that are averaged apart from the group.
         flops: counts operations of a shape, if arithmetic limits the kernel and not memory.
@@ -41,7 +38,6 @@ class Entry:
     others: Mapping[str, Callable[[Inputs], Callable[[], Any]]] = field(default_factory=dict)
     apart: Callable[[Shape, str], bool] | None = None
     exact: Callable[..., Any] | None = None
-    vendor_kind: VendorKind = "PyTorch function"
 
     def group_at(self, shape: Shape, dtype: str) -> str:
         """Name the group that a row is averaged with."""

@@ -33,7 +33,7 @@ from tests.kernels.accuracy import module_of
 DEVICE = "NVIDIA H200"
 """The target that configs are shipped for."""
 
-OURS = ("gluon", "apart")
+OURS = ("gluon",)
 """Alternatives that launch kernels with configs of their own."""
 
 _ASK = (_gemm_host, _hopper, _scaled, attention, attention_backward)
@@ -43,7 +43,7 @@ Identity = tuple[TuneKey, Provenance]
 
 
 def identities(
-    place: Place, device: str = DEVICE, *, inside: Collection[str] = ()
+    place: Place, device: str = DEVICE, *, inside: Collection[str] = (), **options: bool
 ) -> list[Identity]:
     """List the key of each launch of a row's public function, and what its record must hold.
 
@@ -53,10 +53,12 @@ def identities(
         place: the row.
         device: the name of the GPU in the keys.
         inside: alternatives whose launches in the place of another are listed too.
+        options: further arguments of the public function.
     """
     module = module_of(place.kernel)
     with described(device, inside=inside) as launches, torch.no_grad():
-        getattr(module, place.kernel)(**module.inputs(place.shape, place.dtype, "meta"))
+        given = module.inputs(place.shape, place.dtype, "meta")
+        getattr(module, place.kernel)(**given, **options)
     return launches
 
 

@@ -33,10 +33,6 @@ Shape = Mapping[str, int]
 CALLED = "called"
 """The public function as it is called; "ours" leaves the vendor out."""
 
-WHOLE, PARTS = "attention_backward", ("attention_backward_q", "attention_backward_kv")
-"""Attention's backward pass, and the kernels of a part of it. Each row of a part was timed beside
-PyTorch's whole pass, so that no part may be divided by it."""
-
 
 @dataclass(frozen=True)
 class Timer:
@@ -164,11 +160,6 @@ def _speedups(timed: Mapping[str, Measurement | Failure]) -> dict[str, Any]:
         if "p50_us" in figures[mine] and "p50_us" in figures[other]:
             figures[name] = round(figures[other]["p50_us"] / figures[mine]["p50_us"], 3)
     return figures
-
-
-def compared(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Leave out the rows of kernels that compute a part of what the vendor's function does."""
-    return [row for row in rows if row["kernel"] not in PARTS]
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 
 from asmtune.base.settings import Settings
@@ -44,10 +45,18 @@ TABLES = {DEVICE: FILE, "NVIDIA H100 80GB HBM3": FILE.with_name("h100_kernels.js
 def launched(name: str, plan: Plan, device: str) -> dict[str, Identity]:
     """List what a kernel's public function may launch at the rows of a plan, by key digest.
 
-    That is also what another kernel of ours launches in its place, as the Gluon kernels do.
+    That is also what another kernel of ours launches in its place, as the Gluon kernels do, and
+    what is launched without those.
     """
-    places = plan.places([name])
-    launches = (launch for place in places for launch in identities(place, device, inside=OURS))
+    ways: list[dict[str, bool]] = [{}]
+    if "gluon" in signature(getattr(module_of(name), name)).parameters:
+        ways.append({"gluon": False})
+    launches = (
+        launch
+        for place in plan.places([name])
+        for way in ways
+        for launch in identities(place, device, inside=OURS, **way)
+    )
     return {key_digest(key): (key, expected) for key, expected in launches}
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from asmtune.measure.timing.policy import TimingPolicy
-from benchmarks import backward_passes
 from benchmarks.backward_passes import is_right
 from tests.interpreter import Interpreter
-
-SHAPE = {"seq": 3, "batch": 2, "input": 4, "hidden": 4}
 
 
 @pytest.mark.slow(seconds=5)
@@ -29,24 +23,3 @@ def test_what_is_right() -> None:
     assert is_right({"ours": {"x": 3.9}, "torch": {"x": 2.0}})
     assert not is_right({"ours": {"x": 1.1, "h0": 0.1}, "torch": {"x": 0.5, "h0": 9.0}})
     assert not is_right({"ours": {"x": float("nan")}, "torch": {"x": 0.5}})
-
-
-def test_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row has both passes' times and speeds; one that is wrong has none."""
-    monkeypatch.setattr(backward_passes, "errors", lambda *_: found)
-    monkeypatch.setattr(backward_passes, "launches", lambda *_: {})
-    times: dict[str, Any] = {
-        "ours, forward and backward": {"p50_us": 10.0},
-        "torch, forward and backward": {"p50_us": 15.0},
-        "ours, backward": {"failed": "no room"},
-        "torch, backward": {"p50_us": 9.0},
-    }
-    monkeypatch.setattr(backward_passes, "timed", lambda *_: times)
-    found = {"ours": {"x": 0.5}, "torch": {"x": 0.5}}
-    row = backward_passes.row("gru", SHAPE, TimingPolicy(), "cpu")
-    assert row["forward and backward, over torch"] == 1.5
-    assert "backward, over torch" not in row
-    found = {"ours": {"x": 1.5}, "torch": {"x": 0.5}}
-    row = backward_passes.row("gru", SHAPE, TimingPolicy(), "cpu")
-    assert row["wrong"]
-    assert "times" not in row

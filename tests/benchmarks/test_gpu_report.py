@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -28,21 +26,6 @@ def test_parts_exist() -> None:
     assert "-n" not in parts(0)[0].command
     files = {path.name[5:-7] for path in (report.ROOT / "tests" / "gpu").glob("test_*_gpu.py")}
     assert files == set(report.TESTS)
-
-
-@pytest.mark.slow(seconds=15)
-def test_shares_are_all_tests() -> None:
-    """Each test of a file is in one of its shares."""
-    args = ("--collect-only", "-q", "-p", "no:cacheprovider", "tests/gpu/test_launch_gpu.py")
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", *args]
-
-    def collected(*more: str) -> list[str]:
-        ran = subprocess.run([*command, *more], cwd=report.ROOT, capture_output=True, text=True)
-        return [line for line in ran.stdout.splitlines() if "::" in line]
-
-    first, second = (collected("--share", f"{place}/2") for place in range(2))
-    assert first != []
-    assert sorted([*first, *second]) == sorted(collected())
 
 
 @pytest.mark.slow

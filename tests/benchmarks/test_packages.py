@@ -113,14 +113,6 @@ def test_odd_values() -> None:
     assert difference(torch.ones(0), torch.ones(0))["equal"]
 
 
-def test_what_hangs_is_killed(tmp_path: Path) -> None:
-    """A program that sleeps for ever is killed at its limit, and its error names the limit."""
-    program = _program(tmp_path, "hangs", text="import time\n\nwhile True:\n    time.sleep(60)\n")
-    ran = _run(program, tmp_path, [PLAIN], limit_s=1.0)["plain"]
-    assert ran["operations"]["hangs"] == {"error": "killed after its limit of 1 s"}
-    assert ran["seconds"] >= 1.0
-
-
 @pytest.mark.slow(seconds=15)
 def test_rounds_alternate(tmp_path: Path) -> None:
     """Live processes are timed in turns; one that ends fails its own operation alone.
@@ -145,53 +137,6 @@ def test_rounds_alternate(tmp_path: Path) -> None:
     rows = judged(ran, {name: tmp_path / "again" / "out" / name for name in ran})
     assert rows["good"]["verdict"] == "equal"
     assert rows["good"]["speed_of_call"]["asmtune"] > 0.0
-
-
-def test_no_process_after_the_end(tmp_path: Path) -> None:
-    """Once the time of all together is over nothing is started, and it is said so."""
-    program = _program(tmp_path, "good")
-    place = Place(tmp_path / "caches", tmp_path / "out", 5.0, end=0.0)
-    ran = run_ways(program, {PLAIN: place})["plain"]
-    assert "not started" in ran["operations"]["good"]["error"]
-
-
-class _Event:
-    """Stands for an event of CUDA: sleeps for a time that only so much queueing fits into."""
-
-    queued = 0
-    fits = 0
-
-    def __init__(self, enable_timing: bool) -> None: ...
-
-    def record(self) -> None: ...
-
-    def synchronize(self) -> None: ...
-
-    def query(self) -> bool:
-        return _Event.queued > _Event.fits
-
-    def elapsed_time(self, _: _Event) -> float:
-        return 0.001 * _Event.queued + self.query()  # a late host's waits count as well
-
-
-@pytest.mark.parametrize(("fits", "us"), [(20, 1.0), (3, 1.0), (0, None)])
-def test_a_late_host_is_no_time_of_the_gpu(
-    monkeypatch: pytest.MonkeyPatch, fits: int, us: float | None
-) -> None:
-    """Launches queued after the sleep are not timed: fewer are queued, or the trace is read."""
-
-    def call() -> dict[str, torch.Tensor]:
-        _Event.queued += 1
-        return {}
-
-    def sleep(cycles: int) -> None:
-        _Event.queued = 0
-
-    monkeypatch.setattr(torch.cuda, "Event", _Event)
-    monkeypatch.setattr(torch.cuda, "_sleep", sleep)
-    monkeypatch.setattr(_Event, "fits", fits)
-    monkeypatch.setattr(stopwatch, "_traced_us", lambda *_: None)
-    assert stopwatch._gpu_us(call, 20, 20) == (us, "queue" if us else "trace")
 
 
 def test_overlaps_count_once() -> None:
@@ -262,17 +207,3 @@ def test_judged(tmp_path: Path) -> None:
     assert "| p, op | 9.0 s | 4.0 s | 1.00 s | 1.500 | equal | 2026-11-28, abc |" in document(
         programs
     )
-
-
-@pytest.mark.parametrize("failed", ["plain", "asmtune"])
-def test_judged_without_a_result(tmp_path: Path, failed: str) -> None:
-    """Where one way has no result nothing is called equal, and the error is kept."""
-    told: dict[str, Any] = {"plain": _told(9.0), "asmtune": _told(3.0)}
-    told[failed] = {"operations": {"op": {"error": "killed"}}}
-    result = judged(told, {})
-    assert result["op"]["equal"] is None
-    assert result["op"]["errors"] == {failed: "killed"}
-    assert result["op"]["speed"] == {}
-    programs = [{"package": "p 1.0", "provenance": ORIGIN, "operations": result}]
-    assert summary(programs)["without_result"] == 1
-    assert "killed" in document(programs)

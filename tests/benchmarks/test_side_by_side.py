@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from asmtune.core.config import Config
 from benchmarks import side_by_side
 from benchmarks.harness import RESULTS
-from benchmarks.side_by_side import TASKS, autotuned, summary
-
-CONFIGS = [Config({"BLOCK": 16 << number}) for number in range(10)]
+from benchmarks.side_by_side import TASKS, summary
 
 
 def row(number: int) -> dict[str, Any]:
@@ -65,34 +62,6 @@ def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found["autotune"] == {"geomean": 40.0, "worst": 40.0}
     assert (found["exhaustive_5_20"]["geomean"], found["speed"]["geomean"]) == (6.0, 0.9)
     assert found["seconds"] == {"asmtune": 16.0, "autotune": 640.0, "exhaustive_5_20": 96.0}
-
-
-@pytest.mark.parametrize(
-    ("most_s", "parts", "run", "share", "seconds", "scaled"),
-    [
-        (100.0, 5, 10, 1.0, 10.0, False),
-        (9.0, 5, 2, 0.2, 10.0, True),
-        (1.0, 1, 10, 1.0, 10.0, False),
-    ],
-)
-def test_part_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-    most_s: float,
-    parts: int,
-    run: int,
-    share: float,
-    seconds: float,
-    scaled: bool,
-) -> None:
-    """Seconds of a part are scaled, and say so with its share; what was run in full is not."""
-    monkeypatch.setattr(
-        side_by_side, "_autotune", lambda _, configs: (1.0 * len(configs), configs[0], 1.0)
-    )
-    problem: Any = None
-    found, best = autotuned(problem, CONFIGS, most_s, parts)
-    assert (found["run"], found["share"], found["seconds"]) == (run, share, seconds)
-    assert (found["scaled"], found["seconds_run"]) == (scaled, run)
-    assert best in CONFIGS
 
 
 def test_summary_of_recorded_tasks() -> None:

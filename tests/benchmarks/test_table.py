@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,25 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement
-from asmtune.kernels import attention, matmul
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from benchmarks.harness import Ways
-from benchmarks.kernels import __main__ as command
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.document import _kernel
-from benchmarks.kernels.entries import ENTRIES
 from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
-from benchmarks.kernels.rows import Timer, _config, summary
+from benchmarks.kernels.rows import Timer, summary
 from benchmarks.kernels.table import Table
-from tests.kernels.accuracy import doubled as widened
 
 N = 1 << 20
 SHAPE = {"n": N}
@@ -94,51 +88,6 @@ def test_figures_of_a_row(target: Target) -> None:
     assert " 2.00 " in line(found)
 
 
-def test_the_vendor_is_compared_with_float64_too(target: Target) -> None:
-    """A row says how wrong the vendor's results are, and nothing where they are others."""
-
-    class Untimed(Timer):
-        def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
-            return dict.fromkeys(launches, Failure("launch", "cuda", "not timed"))
-
-    def found(result: Callable[[Any], Any]) -> float | None:
-        entry = replace(ENTRY, vendor=lambda given: lambda: result(given))
-        timer = Untimed(TimingPolicy(), target, device="cpu")
-        return timer.row(adding(0.0), entry, SHAPE, "fp32").get("vendor_error_by_tolerance")
-
-    near = found(lambda given: given["x"] + given["y"] + 1e-6)
-    assert near is not None
-    assert 0.0 < near < 1.0
-    assert found(lambda given: given["x"][:3]) is None
-    assert found(lambda given: (None, given["x"])) is None
-    assert found(lambda given: given["z"]) is None
-
-
-@pytest.mark.slow
-def test_further_competitors(target: Target) -> None:
-    """What an entry names besides the vendor is launched, timed, and averaged by its own name."""
-    made: list[float] = []
-
-    def doubled(given: Any) -> Callable[[], torch.Tensor]:
-        made.append(float(given["x"].sum()))
-        return lambda: 2 * given["x"]
-
-    class FourTimer(Timer):
-        def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
-            assert [float(launch()[0]) for launch in launches.values()] == [2.0] * 4
-            return taking(launches, 10.0, 20.0, 5.0, 80.0)
-
-    timer = FourTimer(TimingPolicy(), target, device="cpu")
-    found = timer.row(adding(0.0), replace(ENTRY, others={"steps": doubled}), SHAPE, "fp32")
-    assert made == [N]
-    assert found["steps"]["p50_us"] == 80.0
-    assert (found["over_vendor"], found["over_baseline"], found["over_steps"]) == (2.0, 0.5, 8.0)
-    expected = {"geometric_mean": 4.0, "least": 2.0, "rows": 2}
-    means = summary([found, {**found, "over_steps": 2.0}])["over_others_by_kernel"]
-    assert means == {"vector_add": {"steps": expected}}
-    assert summary([row(0.0, target)])["over_others_by_kernel"] == {}
-
-
 def test_a_function_that_may_call_its_vendor() -> None:
     """It is timed without the vendor and as it is called; both are checked, and both are shown."""
     made: list[bool] = []
@@ -168,36 +117,6 @@ def test_a_function_that_may_call_its_vendor() -> None:
     assert "| 0.80 | 1.07 |" in cells
     offset = 1e-3
     assert timer.row(module, ENTRY, SHAPE, "fp32")["wrong"] > 1
-
-
-def test_expected_results_of_an_entry(target: Target) -> None:
-    """Where an entry computes what is expected, the baseline is timed, and not run in float64."""
-    dtypes: list[torch.dtype] = []
-
-    def baseline(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        dtypes.append(x.dtype)
-        return x + y
-
-    module = adding(0.0)
-    module.baseline = baseline
-    timer = KnownTimer(TimingPolicy(), target, device="cpu")
-    found = timer.row(module, replace(ENTRY, exact=lambda x, y: x + y), SHAPE, "fp32")
-    assert found["error_by_tolerance"] == 0.0
-    assert dtypes == [torch.float32]
-    assert (
-        timer.row(module, replace(ENTRY, exact=lambda x, y: x + y + 1.0), SHAPE, "fp32")["wrong"]
-        > 1
-    )
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_is_expected_by_key_heads(causal: bool) -> None:
-    """Attention's entry expects what its baseline computes of all heads at once."""
-    shape = {"B": 2, "H": 6, "KV": 3, "M": 17, "N": 29, "D": 16, "causal": int(causal)}
-    given = widened(attention.inputs(shape, "fp16", "cpu"))
-    exact = ENTRIES["attention"].exact
-    assert exact is not None
-    torch.testing.assert_close(exact(**given), attention.baseline(**given))
 
 
 def test_a_wrong_kernel_is_not_timed(target: Target) -> None:
@@ -240,62 +159,6 @@ def test_plans() -> None:
     )
     assert {(place.kernel, place.dtype) for place in wide} == {("matmul", "fp16")}
     assert [replace(place, dtype="bf16") for place in wide] == other
-
-
-PLACE = Place("vector_add", {"n": 1 << 26}, "fp32")
-
-
-class FailingTimer(Timer):
-    """Every row fails."""
-
-    def row(self, *_: Any) -> dict[str, Any]:
-        """Raise what it was given."""
-        raise self.error  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("error", [RuntimeError("no kernel image"), MeasureError("no config")])
-def test_a_row_that_fails_stops_no_other(error: Exception) -> None:
-    """What the vendor, CUDA or tuning raises stands in its row."""
-    timer = FailingTimer(TimingPolicy(), None)
-    object.__setattr__(timer, "error", error)
-    (found,) = command.rows([PLACE], timer, "rows", None)
-    assert str(error) in found["failed"]
-    assert "ours" not in found
-    assert "FAILED" in line(found)
-
-
-def test_what_is_known_is_tuned_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A retuned key is tuned with all alternatives, those without Gluon included, and once."""
-    monkeypatch.setattr("sys.argv", ["kernels", "matmul", "--retune"])
-    tuners = (matmul._tuned, matmul._beside_vendor, matmul._beside_gluon, matmul._alone)
-    before = [tuner.options for tuner in tuners]
-    try:
-        command.prepare(command.arguments())
-        forced = [tuner.options.choices.get("force") for tuner in tuners]
-        assert forced == [True, True, False, False]
-    finally:
-        for tuner, options in zip(tuners, before, strict=True):
-            tuner.reconfigure(options)
-
-
-def test_a_row_has_the_config_that_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the tuners of a kernel it is the one of this row, not what an earlier row has left."""
-    earlier, launched, alone = (Config({"BLOCK": 2**n}) for n in range(3))
-    whole, beside, other = (SimpleNamespace(best_config=None) for _ in range(3))
-    module: Any = SimpleNamespace(_tuned=whole, _beside_vendor=beside)
-    monkeypatch.setattr("benchmarks.kernels.rows.autotuners", lambda _: [other, whole])
-    assert _config(module, []) == {}
-    whole.best_config = earlier
-    assert _config(module, []) == earlier.to_dict()
-    beside.best_config, other.best_config = launched, alone
-    assert _config(module, [earlier]) == launched.to_dict()
-    assert _config(module, [earlier, launched, alone]) == earlier.to_dict()
-
-
-def test_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
-    """No row is begun after the time that a run may take, and a line says how to go on."""
-    assert list(command.rows([PLACE], FailingTimer(TimingPolicy(), None), "rows", 0.0)) == []
-    assert "stopped after 0 of 1: --resume goes on" in capsys.readouterr().out
 
 
 def timed(place: Place, **changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from website import claims
+from website import tables
 from website.blocks import PageError, pages
 from website.files import RESULTS, TABLES, results
 from website.numbers import written
@@ -60,15 +60,6 @@ def test_figures_of_the_front_page() -> None:
         assert re.findall(r"[\d.]+", cell) == [f"{row['median_us']:.1f}" for row in found]
     assert all("NVIDIA H200" in row[3] and ".json]" in row[3] for row in (first, speed, launch))
     assert "*" not in table
-
-
-def test_claims_about_the_assembly_are_of_one_run() -> None:
-    """With, before and without assembly: all three shares are the ablation's."""
-    shares = {name: found["all"]["top1"] for name, found in results("ablation")["scorers"].items()}
-    (line,) = (row for row in TABLES["claims"]().splitlines() if "what the assembly adds" in row)
-    for name in ("all features", "before compiling", "tile sizes only"):
-        assert f"{shares[name]:.3f}" in line
-    assert "ablation.json" in line
 
 
 def test_commands_are_those_of_the_files() -> None:
@@ -126,5 +117,5 @@ def test_slower_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
         "kernels": rows(("matmul", 1, 0.5)),
         "wide_h200": rows(("matmul", 1, 0.98)),
     }
-    monkeypatch.setattr(claims, "results", files.__getitem__)
-    assert claims.slower().splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]
+    monkeypatch.setattr(tables, "results", files.__getitem__)
+    assert tables.slower().splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]

@@ -15,19 +15,12 @@ from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels._common import is_hopper
+from asmtune.kernels._conv2d import gradients
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.host_cost import CASES
 from tests.kernels.accuracy import case_of, doubled, launched_with, module_of
-from tests.kernels.test_conv2d_gradients import (
-    HOSTS,
-    MODULES,
-    WAYS,
-    alternatives_of,
-    exact_gradients,
-    operands,
-    problem_of,
-)
+from tests.kernels.test_conv2d_gradients import WAYS, exact_gradients, operands
 
 ONE = Config({"BLOCK": 256})
 
@@ -166,30 +159,19 @@ def test_vendors_of_attention(dtype: str, causal: int, dim: int) -> None:
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("dim", [64, 128])
-def test_alternatives_of_attentions_backward(dtype: str, causal: int, dim: int) -> None:
-    """Each makes the gradients that the kernel makes, of what our forward pass has saved."""
+def test_ways_of_attentions_backward(dtype: str, causal: int, dim: int) -> None:
+    """The Gluon kernel, on Hopper, and two launches make the gradients of float64."""
     module = module_of("attention_backward")
-    skipped = () if is_hopper(torch.device("cuda")) else ("gluon",)
-    shape = {"B": 2, "H": 4, "KV": 4, "M": 512, "N": 512, "D": dim, "causal": causal}
-    problem = module.problem(shape, dtype, "cuda")
-    want = module.reference(problem.arguments)
+    shape = {"B": 2, "H": 4, "KV": 2, "M": 1152, "N": 1152, "D": dim, "causal": causal}
+    given = module.inputs(shape, dtype, "cuda")
+    want = module.baseline(**doubled(given))
     rows = case_of("attention_backward").rows("cuda", dtype)
-    names = ("dy", "q", "k", "v", "y", "lse")
-    given = [problem.arguments[f"{name}_ptr"] for name in names]
-    rest = (bool(causal), None, None, None, 0.0, 0, None, True, True)
-    launched = ("attention_backward", "attention_backward_q", "attention_backward_kv")
-    for name, function in module._tuned.options.choices["alternatives"].items():
-        if name in skipped:
-            continue
-        for output in module.OUTPUTS:
-            problem.arguments[output].fill_(float("nan"))
+    for gluon in (False, True):
         # Without it each of the two launches would be tuned first.
-        with launched_with(module.DEFAULT, *launched):
-            call_of(function, module.kernel.arg_names, problem.arguments)()
-            returned = module.attention_backward.prepared.alternatives[name](*given, *rest)
-        for output, mine, exact in zip(module.OUTPUTS, returned, want, strict=True):
-            assert excess(problem.arguments[output], exact, rows) <= 1, (name, output)
-            assert excess(mine, exact, rows) <= 1, (name, output)
+        with launched_with(module.DEFAULT, "attention_backward", "_attention_backward_q"):
+            made = module.attention_backward(**given, gluon=gluon)
+        for name, mine, exact in zip("qkv", made, want, strict=True):
+            assert excess(mine, exact, rows) <= 1, (name, gluon)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
@@ -219,25 +201,13 @@ def test_vendors_of_other_layers(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("of", HOSTS)
-def test_vendors_of_a_convolutions_gradients(of: str, way: dict[str, Any], dtype: str) -> None:
-    """CuDNN writes and returns the gradient that the kernel computes, in the same layout."""
-    module, rows = MODULES[of], case_of("conv2d").rows("cuda", dtype)
-    given = operands(way, torch_dtype(dtype), "cuda")
-    wanted, problem = exact_gradients(given)[of], problem_of(of, given)
-    output = problem.arguments[f"{of}_ptr"].permute(0, 3, 1, 2)
-    dy, x, weight, window, groups = given.values()
-    arguments = (dy, x, weight, window.numbers, groups, True)
-    with launched_with(module.DEFAULT, module.__name__.rpartition(".")[2]):
-        own = HOSTS[of].prepared.ordinary(*arguments)
-    assert excess(own, wanted, rows) <= 1
-    for name, function in alternatives_of(of).items():
-        output.fill_(float("nan"))
-        call_of(function, module.kernel.arg_names, problem.arguments)()
-        assert excess(output, wanted, rows) <= 1
-        made = HOSTS[of].prepared.alternatives[name](*arguments)
-        assert excess(made, wanted, rows) <= 1
-        assert (made.dtype, made.stride()) == (own.dtype, own.stride())
+def test_a_convolutions_gradients(way: dict[str, Any], dtype: str) -> None:
+    """CuDNN's gradients of image and weights are those of float64, in channels_last."""
+    rows, given = case_of("conv2d").rows("cuda", dtype), operands(way, torch_dtype(dtype), "cuda")
+    made = gradients(given["dy"], given["x"], given["weight"], *[*given.values()][3:], (True, True))
+    for got, want in zip(made, exact_gradients(given), strict=True):
+        assert excess(got, want, rows) <= 1
+        assert got.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

@@ -1,8 +1,7 @@
-"""docs/kernels.md: its tables and its figure are those of the committed results."""
+"""docs/kernels.md: its tables are those of the committed results."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,8 @@ import pytest
 
 from benchmarks.kernels import document
 from benchmarks.kernels.document import part
-from benchmarks.kernels.figure import FIGURE, draw
-from benchmarks.kernels.rows import PARTS, compared
-from benchmarks.kernels.table import FILE
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES = 100_000
 
 
 def row(shape: int, over_vendor: float, **changes: Any) -> dict[str, Any]:
@@ -54,16 +49,6 @@ def test_template_is_one() -> None:
     assert "template for your own" in (ROOT / found.group(1)).read_text()
 
 
-def test_figure_shows_every_kernel() -> None:
-    """The committed figure names each kernel of the results, and stays small."""
-    rows = json.loads(FILE.read_text())["rows"]
-    text = FIGURE.read_text()
-    assert len(text) < MOST_BYTES
-    timed = {row["kernel"] for row in compared(rows) if "over_vendor" in row}
-    assert not timed & set(PARTS)
-    assert [name for name in timed if f">{name}<" not in text] == []
-
-
 @pytest.fixture
 def only_vector_add(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is one kernel."""
@@ -94,19 +79,6 @@ def test_what_failed_has_no_row(only_vector_add: None) -> None:
     assert "n=8" not in made
 
 
-def test_a_part_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels of a part of attention's backward share its line, without a speed over the vendor."""
-    names = ("attention_backward", *PARTS)
-    monkeypatch.setattr(document, "KERNELS", names)
-    rows = [
-        row(8, factor, kernel=name) for name, factor in zip(names, (1.5, 3.6, 3.7), strict=True)
-    ]
-    made = document.document(found(*rows))
-    assert "| **1.50** (1.50 to 1.50) | 1 |" in made
-    assert "3.60" not in made
-    assert "3.70" not in made
-
-
 def test_parts_of_a_docstring() -> None:
     """A part goes on over lines, up to the next one or to an empty line."""
     text = "Adds.\n\nShapes: any,\nand more.\nDtypes: fp32.\nLayout: any.\n\nSource: none"
@@ -114,18 +86,3 @@ def test_parts_of_a_docstring() -> None:
     assert part(text, "Layout") == "any."
     assert part(text, "Source") == "none"
     assert part(text, "Errors") == "-"
-
-
-def test_figure(tmp_path: Path) -> None:
-    """Equal results make equal files; the axis reaches the greatest factor."""
-    pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[figures]'")
-    rows = [row(8, 2.0), row(16, 1.125), row(8, 57.0, kernel="correlation")]
-    for name in ("a.svg", "b.svg"):
-        draw(rows, tmp_path / name)
-    text = (tmp_path / "a.svg").read_text()
-    assert text == (tmp_path / "b.svg").read_text()
-    assert len(text) < MOST_BYTES
-    assert all(
-        f">{word}<" in text
-        for word in ("vector_add", "1.50", "correlation", "57.00", "57.00 to 57.00")
-    )

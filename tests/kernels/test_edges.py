@@ -17,7 +17,7 @@ from asmtune.kernels import (
     cross_entropy,
     dropout,
     gelu,
-    gru_step,
+    gru,
     layernorm,
     matmul,
     quantise,
@@ -149,7 +149,7 @@ _GRU = ((1, 4), (12, 3), (12, 4), (12,), (12,))
 
 
 def _states(*given: torch.Tensor) -> torch.Tensor:
-    return gru_step.gru_step(*given)[0]
+    return gru.gru(*given)[0]
 
 
 def second_gradients() -> dict[str, str]:

@@ -31,9 +31,9 @@ from asmtune.kernels import (
     _hopper_gemm_walk,
     _hopper_scaled,
     attention,
-    attention_backward,
     matmul,
 )
+from asmtune.kernels._attention_reference import backward_inputs
 from asmtune.runtime.options import numbers
 from tests.gpu import hopper_process
 from tests.gpu.racecheck import Line, handover_lines, other_hazards
@@ -529,7 +529,10 @@ def test_other_tensors_are_refused_in_one_line() -> None:
     with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
         _hopper_attention.attend(q, q, q, q, q[..., 0], causal=False, scale=1.0)
     with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
-        _hopper_attention_backward.gradients(*[q] * 5, q[..., 0], causal=False, scale=1.0)
+        _hopper_attention_backward.gradients({"q": q}, causal=False, scale=1.0)
+    inputs, _ = backward_inputs(heads(1, 2, 1, 64, 64, 64, 1), "fp16", "cpu")
+    with pytest.raises(ValueError, match="dy is on cpu; it must be on a Hopper GPU"):
+        _hopper_attention_backward.gradients(inputs, causal=True, scale=1.0)
 
 
 def test_arguments_of_the_plain_kernels_are_taken() -> None:
@@ -543,10 +546,6 @@ def test_arguments_of_the_plain_kernels_are_taken() -> None:
     plain = {name: given[name] for name in attention.kernel.arg_names if name in given}
     with pytest.raises(ValueError, match="q is on cpu"):
         attention._launch_gluon(*plain.values())
-    given = attention_backward.problem(heads(1, 2, 1, 64, 64, 64, 1), "fp16", "cpu").arguments
-    values = [given[name] for name in attention_backward.kernel.arg_names if name in given]
-    with pytest.raises(ValueError, match="dy is on cpu; it must be on a Hopper GPU"):
-        attention_backward._launch_gluon(*values)
     for changed, named in (
         ({"WINDOWED": True}, "windowed"),
         ({"MASK": 2, "DROPOUT": True}, "mask, dropout"),

@@ -27,13 +27,12 @@ PARTS = (
     *("inputs", "problem", "baseline", "reference", "_tuned"),
 )
 PRODUCTS = (
-    *("tiled_matmul", "matmul", "scaled_matmul", "linear", "conv2d", "gru", "gru_step"),
-    *("attention", "attention_backward", "attention_backward_q", "attention_backward_kv"),
-    "attention_fp8",
+    *("tiled_matmul", "matmul", "scaled_matmul", "linear", "conv2d", "gru"),
+    *("attention", "attention_backward", "attention_fp8"),
 )
 """Kernels of tiles, whose loads are told apart from others in tests of their own."""
 FORWARD_ONLY = (
-    *("vector_add", "broadcast_relu", "gelu", "softmax", "tiled_matmul"),
+    *("vector_add", "gelu", "softmax", "tiled_matmul"),
     *("matmul", "linear", "scaled_matmul", "quantise", "attention_fp8"),
 )
 
@@ -55,7 +54,7 @@ AIBENCH8 = {
 
 
 ACCURACY = "tests.kernels.accuracy:interpreted"
-SECONDS = {"conv2d": 5, "gru_step": 4, "attention": 3, "gru": 3, "rope": 3}
+SECONDS = {"conv2d": 5, "attention": 3, "gru": 3, "rope": 3}
 """CPU seconds of a check, where it is long: those are begun first."""
 
 
@@ -218,7 +217,6 @@ def test_refused_gradients(name: str) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     "vector_add": ({"y": torch.zeros(3)},),
-    "broadcast_relu": ({"bias": torch.zeros(3)},),
     "gelu": ({"approximate": "erf"},),
     "dropout": (
         *({"p": 1.5}, {"p": float("nan")}, {"seed": -1}, {"seed": 1.5}),
@@ -261,9 +259,8 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "gru": (
         *({"x": torch.zeros(3, 7).half()}, {"h0": torch.zeros(13).half()}),
-        *({"weight_hh": torch.zeros(39, 7).half()},),
+        *({"weight_hh": torch.zeros(39, 7).half()}, {"bias_hh": torch.zeros(7).half()}),
     ),
-    "gru_step": ({"bias_hh": torch.zeros(7).half()},),
     "cross_entropy_backward": ({"lse": torch.zeros(3)},),
     "attention": (
         *({"dropout": 1.0}, {"window": 0}, {"window": (1, -1)}, {"window": (1, 2, 3)}),
@@ -296,8 +293,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "linear": ({"weight": torch.zeros(5, 0)}, {"x": torch.zeros(2, 3, 0)}),
     "tiled_matmul": ({"b": torch.zeros(4, 2).half()}, {"a": torch.zeros(3).half()}),
-    "attention_backward_q": ({"lse": torch.zeros(3)},),
-    "attention_backward_kv": ({"delta": torch.zeros(3)},),
+    "attention_backward": ({"lse": torch.zeros(3)}, {"window": 0}),
 }
 """Arguments that do not fit, by kernel; the last is the one to name."""
 

@@ -16,9 +16,6 @@ from tests.kernels.made import artifact_of
 
 Compile = Callable[[str, Mapping[str, int], str, Config], Artifact]
 
-WIDTHS = (8192, 1000, 782, 781)
-"""Multiples of all blocks, of 8, of 2, and of none of these."""
-
 LOOP = re.compile(r"scf\.for.*?scf\.yield", re.DOTALL)
 
 
@@ -31,18 +28,6 @@ def compiled(settings: Settings, target: Target) -> Compile:
         return artifact_of(problem, config, settings, target)
 
     return compile_at
-
-
-@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
-@pytest.mark.parametrize("cols", WIDTHS)
-@pytest.mark.parametrize("tile", [(4, 256), (16, 128), (1, 1024)])
-def test_biases_meet_their_tile(
-    compiled: Compile, dtype: str, cols: int, tile: tuple[int, int]
-) -> None:
-    """An element-wise kernel over rows has no use for shared memory, whatever the width."""
-    config = Config({"BLOCK_M": tile[0], "BLOCK_N": tile[1]}, num_warps=4)
-    artifact = compiled("broadcast_relu", {"rows": 64, "cols": cols}, dtype, config)
-    assert artifact.shared_bytes == 0
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16"])

@@ -51,11 +51,8 @@ HOW = (
 
 @cache
 def launches(name: str) -> dict[str, list[Identity]]:
-    """What a kernel's rows launch; of a layer by steps the first eight of a thousand."""
-    places = NEEDED.places([name])
-    if name == "gru_step":
-        places = [replace(at, shape={**at.shape, "seq": min(at.shape["seq"], 8)}) for at in places]
-    return {place.name: identities(place) for place in places}
+    """What a kernel's rows launch."""
+    return {place.name: identities(place) for place in NEEDED.places([name])}
 
 
 @pytest.fixture(autouse=True)

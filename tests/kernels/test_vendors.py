@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 
 from asmtune.core.alternatives import call_of
-from asmtune.kernels import _gemm_host, _scaled
+from asmtune.kernels import _gemm_host, _hopper_attention_backward, _scaled
 from asmtune.kernels._attention_reference import has_vendor
+from asmtune.kernels._common import is_expanded
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple
 from asmtune.workshop.kernel_checks.tolerances import excess
@@ -21,10 +21,8 @@ from tests.kernels.cases.attention import ROUNDED
 from tests.kernels.made import noted_launches
 
 WITH_VENDOR = [name for name in KERNELS if hasattr(module_of(name), "_alone")]
-ON_GPU = ("attention", "attention_backward", "attention_fp8", "scaled_matmul")
+ON_GPU = ("attention", "attention_fp8", "scaled_matmul")
 ON_HOST = [name for name in WITH_VENDOR if name not in ON_GPU]
-OURS = frozenset({"apart"})
-"""Alternatives that are other launches of asmtune's own, and always candidates."""
 
 
 def launched_of(module: Any) -> dict[str, Any]:
@@ -69,11 +67,10 @@ def test_vendors_have_one_name_and_one_interface(name: str) -> None:
     assert inspect.signature(public).parameters["vendor"].default is True
     launched = launched_of(module)
     assert launched.keys() == public.prepared.alternatives.keys()
-    assert module._alone.options.choices.get("alternatives", {}).keys() == launched.keys() & OURS
+    assert "alternatives" not in module._alone.options.choices
     if "gluon" in launched:
         assert inspect.signature(public).parameters["gluon"].default is True
-        (one,) = module._beside_gluon.options.choices["alternatives"].keys() - OURS
-        assert one == "gluon"
+        assert [*module._beside_gluon.options.choices["alternatives"]] == ["gluon"]
         others = module._beside_vendor.options.choices["alternatives"].keys()
         assert others == launched.keys() - {"gluon"}
     assert module._alone.options.key == module._tuned.options.key
@@ -353,9 +350,7 @@ def test_products_ask_gluon_for_what_it_computes(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("vendor", [False, True])
 @pytest.mark.parametrize("gluon", [False, True])
-@pytest.mark.parametrize(
-    "name", ["matmul", "linear", "scaled_matmul", "attention", "attention_backward"]
-)
+@pytest.mark.parametrize("name", ["matmul", "linear", "scaled_matmul", "attention"])
 def test_arguments_choose_the_alternatives(
     name: str, gluon: bool, vendor: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,106 +364,69 @@ def test_arguments_choose_the_alternatives(
     shape |= {"causal": 1, "GROUP_A": 0, "GROUP_B": 0, "GROUP_K": 0}
     given = module.inputs(shape, "fp8e4nv" if name == "scaled_matmul" else "fp16", "cpu")
     getattr(module, name).prepared.ordinary(**given, vendor=vendor, gluon=gluon)
-    names = launches[0] - OURS
-    assert len(launches) == 1
+    (names,) = launches
     assert ("gluon" in names, len(names - {"gluon"}) > 0) == (gluon, vendor)
 
 
-@contextmanager
-def vendors_backward(name: str, fused: Any) -> Iterator[None]:
-    """Let a vendor's backward, which has no code for CPUs, be a function."""
-    with torch.library._scoped_library("aten", "IMPL") as library:
-        library.impl(f"_scaled_dot_product_{name}_attention_backward", fused, "CPU")
-        yield
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("who", ["flash", "cudnn"])
-def test_vendors_backward_gets_what_it_takes(who: str, causal: bool) -> None:
-    """Each gets the heads, lse as a natural logarithm in its shape, the options, and no dropout."""
-    torch.manual_seed(0)
-    module = module_of("attention_backward")
-    shape = {"B": 2, "H": 2, "KV": 2, "M": 24, "N": 24, "D": 16, "causal": causal}
-    problem = module.problem(shape, "fp16", "cpu")
-    given = problem.arguments
-    drops: list[float] = []
-
-    def fused(dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, *rest: Any, scale: float) -> Any:
-        drop, is_causal = rest[4:6] if who == "flash" else rest[-2:]
-        assert rest[2:4] == (24, 24) if who == "flash" else rest[5:7] == (24, 24)
-        assert lse.shape == (*q.shape[:3], 1)[: 3 if who == "flash" else 4]
-        drops.append(drop)
-        sums = lse.reshape(q.shape[:3]) * 1.4426950408889634
-        heads = (x.double() for x in (dy, q, k, v, y))
-        made = module.baseline(*heads, sums.double(), is_causal, scale=scale)
-        return tuple(gradient.half() for gradient in made)
-
-    wanted = module.reference(given)
-    with vendors_backward(who, fused):
-        launch = module._tuned.options.choices["alternatives"][who]
-        call_of(launch, module.kernel.arg_names, given)()
-        named = [given[f"{name}_ptr"] for name in ("dy", "q", "k", "v", "y", "lse")]
-        whole = module.attention_backward.prepared.alternatives[who]
-        returned = whole(*named, causal, None, None, None, 0.0, 0, None, True, True)
-    for output, mine, want in zip(module.OUTPUTS, returned, wanted, strict=True):
-        assert excess(given[output], want, {}) <= 1
-        assert excess(mine, want, {}) <= 1
-    assert drops == [0.0, 0.0]
-
-
-def chosen_backward(monkeypatch: pytest.MonkeyPatch, **more: Any) -> list[frozenset[str]]:
-    """Return the alternatives of each launch of a backward pass of `attention`."""
-    launches = noted_launches(monkeypatch)
+def chosen_backward(monkeypatch: pytest.MonkeyPatch, **more: Any) -> str | int:
+    """Return "gluon" if a backward pass of `attention` takes that kernel, else its launches."""
+    launches, taken = noted_launches(monkeypatch), []
     for place in ("attention", "attention_backward"):
         monkeypatch.setattr(module_of(place), "is_hopper", lambda _: True)
+
+    def made(given: dict[str, torch.Tensor], *, causal: bool, scale: float) -> Any:
+        taken.append((causal, scale))
+        assert not any(is_expanded(x) for x in given.values())
+        return tuple(torch.zeros_like(given[name]) for name in "qkv")
+
+    monkeypatch.setattr(_hopper_attention_backward, "gradients", made)
+    N, D = more.pop("N", 1024), more.pop("D", 64)
     given = module_of("attention").inputs(
-        {"B": 1, "H": 2, "KV": more.pop("KV", 2), "M": 64, "N": 64, "D": 64, "causal": 1},
+        {"B": 1, "H": 2, "KV": more.pop("KV", 2), "M": N, "N": N, "D": D, "causal": 0},
         more.pop("dtype", "fp16"),
         "cpu",
     )
     for name in "qkv":
         given[name].requires_grad_()
-    module_of("attention").attention(**given, **more).sum().backward()
-    return launches[1:]
-
-
-VENDORS = {"flash", "cudnn"}
+    given |= {"causal": True, "scale": 0.5, **more}
+    module_of("attention").attention(**given).sum().backward()
+    assert taken in ([], [(given["causal"], 0.5)])
+    assert not set().union(*launches[1:])
+    return "gluon" if taken else len(launches) - 1
 
 
 @pytest.mark.parametrize(
-    ("more", "names"),
+    ("more", "chosen"),
     [
-        ({}, OURS | VENDORS | {"gluon"}),
-        ({"vendor": False}, OURS | {"gluon"}),
-        ({"gluon": False}, OURS | VENDORS),
-        ({"KV": 1}, OURS | VENDORS | {"gluon"}),
-        ({"vendor": False, "gluon": False}, OURS),
+        ({}, "gluon"),
+        ({"vendor": False}, "gluon"),
+        ({"KV": 1, "dtype": "bf16"}, "gluon"),
+        ({"causal": False, "D": 128}, "gluon"),
+        ({"causal": False, "N": 1025}, "gluon"),
+        ({"N": 1023}, 2),
+        ({"causal": False}, 2),
+        ({"gluon": False}, 2),
+        ({"D": 32}, 2),
+        ({"window": 5}, 2),
+        ({"dropout": 0.1}, 2),
+        ({"dtype": "fp32"}, 2),
+        ({"mask": torch.ones(1, 1, 1, 1024) > 0}, 2),
     ],
+    ids=str,
 )
-def test_backward_chooses_as_forward_does(
-    more: dict[str, Any], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
+def test_backward_is_gluons_or_two_launches(
+    more: dict[str, Any], chosen: str | int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`vendor=False` and `gluon=False` hold in the backward pass, and shared heads have all."""
-    assert chosen_backward(monkeypatch, **more) == [names]
+    """On Hopper the Gluon kernel takes what it is faster at; the rest is two launches."""
+    assert chosen_backward(monkeypatch, **more) == chosen
 
 
 def test_backward_repeats_where_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under PyTorch's switch or asmtune's, which time nothing, it is the two launches."""
+    """Under PyTorch's switch or asmtune's it is the two launches."""
     with deterministic():
-        assert chosen_backward(monkeypatch) == [frozenset(), frozenset()]
+        assert chosen_backward(monkeypatch) == 2
     torch.use_deterministic_algorithms(True)
     try:
-        assert chosen_backward(monkeypatch) == [frozenset(), frozenset()]
+        assert chosen_backward(monkeypatch) == 2
     finally:
         torch.use_deterministic_algorithms(False)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"window": 5}, {"dropout": 0.1}, {"dtype": "fp32"}, {"mask": torch.ones(1, 1, 64, 64) > 0}],
-)
-def test_other_backwards_are_two_launches(
-    more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Windows, dropout, masks and fp32 take the kernels of queries and of keys."""
-    assert chosen_backward(monkeypatch, **more) == [frozenset(), frozenset()]

@@ -10,15 +10,10 @@ from unittest import mock
 import pytest
 import torch
 
-from asmtune.kernels import _conv2d_host, conv2d
+from asmtune.kernels import _conv2d_bias, _conv2d_host, conv2d
 from asmtune.runtime.decorator import autotuners
 from asmtune.workshop.kernel_checks.tolerances import excess
-from tests.kernels.test_conv2d_gradients import (
-    LAST,
-    MODULES,
-    WAYS,
-    operands,
-)
+from tests.kernels.test_conv2d_gradients import LAST, WAYS, operands
 from tests.launch.fakes import FakeDriver
 from tests.launch.stand_in import planned_launches
 
@@ -28,15 +23,15 @@ def driven(
     driver: FakeDriver, c_part: Any, workspace: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[FakeDriver, Any]]:
     """A driver that takes notes, and memory for split sums that is kept."""
-    for module in (_conv2d_host, *MODULES.values()):
-        monkeypatch.setattr(module, "workspace", workspace, raising=module is not _conv2d_host)
+    for module in (_conv2d_host, _conv2d_bias):
+        monkeypatch.setattr(module, "workspace", workspace)
     _forget()
     yield driver, partial(planned_launches, c_part)
     _forget()
 
 
 def _forget() -> None:
-    for module in (conv2d, *MODULES.values()):
+    for module in (conv2d, _conv2d_bias):
         for tuner in autotuners(module):
             vars(tuner).pop("_launcher", None)
 
@@ -64,20 +59,20 @@ def _training(way: dict[str, Any], **more: Any) -> Any:
 def test_repeated_passes_are_launches_alone(
     way: dict[str, Any], relu: bool, driven: tuple[FakeDriver, Any]
 ) -> None:
-    """A repeated forward and backward pass is four launches, and nothing of the functions."""
+    """A repeated forward and backward pass is two launches besides cuDNN's, prepared both."""
     driver, plans = driven
     call = _training(way, relu=relu)
     with plans():
         for _ in range(2):
             call()
         before = driver.noted.launches
-        hosts = [host.prepared for host in (conv2d.conv2d, conv2d._needed_gradients)]
+        hosts = [host.prepared for host in (conv2d.conv2d, _conv2d_bias.result_gradients)]
         with (
             mock.patch.object(hosts[0], "function", _refuse),
             mock.patch.object(hosts[1], "function", _refuse),
         ):
             gradients = call()
-        assert driver.noted.launches - before == 4
+        assert driver.noted.launches - before == 2
     assert [gradient.is_contiguous(memory_format=LAST) for gradient in gradients[:2]] == [True] * 2
 
 
@@ -97,3 +92,15 @@ def test_a_winner_is_called_in_training(driven: tuple[FakeDriver, Any]) -> None:
     assert (
         excess(y.detach(), torch.nn.functional.conv2d(x, weight, padding=1).detach().double()) <= 1
     )
+
+
+def test_gradients_are_not_differentiated_again(driven: tuple[FakeDriver, Any]) -> None:
+    """A second derivative is refused, since gradients have no graph."""
+    _, plans = driven
+    given = operands(WAYS[0])
+    x, weight = given["x"].requires_grad_(), given["weight"]
+    with plans():
+        y = conv2d.conv2d(x, weight, padding=1)
+        (dx,) = torch.autograd.grad(y, x, y, create_graph=True)
+    with pytest.raises(RuntimeError, match="conv2d: its gradients cannot be differentiated again"):
+        dx.sum().backward()

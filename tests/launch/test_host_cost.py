@@ -29,7 +29,7 @@ LAUNCHES = {
     "layernorm": (1, 3),
     "rmsnorm": (1, 3),
     "cross_entropy": (2, 3),
-    "attention": (1, 2),
+    "attention": (1, 3),
     "gelu": (1, None),
 }
 """Launches of a forward call, and of one with its backward."""
@@ -73,7 +73,7 @@ def _hosts(name: str) -> list[Any]:
     """List the prepared functions of a public function: its own, and its backward's."""
     host = getattr(module_of(name), name).prepared
     if name == "attention":  # whose backward reads a switch first
-        return [host, module_of(name).attention_backward.prepared]
+        return [host, module_of(name).by_two_launches.prepared]
     # Cross entropy's backward divides by PyTorch before it launches.
     backward = [] if host.backward is None or name == "cross_entropy" else [host.backward.prepared]
     return [host, *backward]

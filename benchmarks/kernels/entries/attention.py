@@ -34,17 +34,6 @@ def attend(given: Mapping[str, Any], causal: bool) -> torch.Tensor:
     return attention(q, k, v, is_causal=causal, enable_gqa=grouped)
 
 
-def gradients(given: Mapping[str, Any]) -> Launch:
-    """Compute the gradients of q, k and v, by the backend with the fastest backward."""
-
-    def prepare() -> Launch:
-        leaves = [given[name].detach().requires_grad_() for name in "qkv"]
-        y = attend(dict(zip("qkv", leaves, strict=True)), given["how"].causal)
-        return lambda: torch.autograd.grad(y, leaves, given["dy"], retain_graph=True)
-
-    return fastest(prepare, given["q"].device)
-
-
 def fastest(prepare: Callable[[], Launch], device: torch.device) -> Launch:
     """Make a launch by the fastest backend, which stays selected; each is tried first.
 
@@ -109,21 +98,14 @@ def exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool) ->
 
 
 def backward(given: Inputs) -> Launch:
-    """Compute all three gradients."""
-    return gradients({**given, "how": Attending(causal=given["causal"])})
+    """Compute the gradients of q, k and v, by the backend with the fastest backward."""
 
+    def prepare() -> Launch:
+        leaves = [given[name].detach().requires_grad_() for name in "qkv"]
+        y = attend(dict(zip("qkv", leaves, strict=True)), given["causal"])
+        return lambda: torch.autograd.grad(y, leaves, given["dy"], retain_graph=True)
 
-def backward_q(given: Inputs) -> Launch:
-    """Compute all three gradients, since PyTorch has no function for fewer; return the queries'."""
-    delta = (given["dy"].float() * given["y"].float()).sum(-1)
-    all_three = gradients(given)
-    return lambda: (all_three()[0], delta)
-
-
-def backward_kv(given: Inputs) -> Launch:
-    """Compute all three gradients in the same way; return those of keys and values."""
-    all_three = gradients(given)
-    return lambda: all_three()[1:]
+    return fastest(prepare, given["q"].device)
 
 
 def flops(products: float) -> Callable[[Shape], float]:
@@ -136,12 +118,9 @@ def flops(products: float) -> Callable[[Shape], float]:
     return counted
 
 
-_OF_ALL = "scaled_dot_product_attention backward, all three gradients"
-
 ENTRIES = {
     "attention": Entry(
         vendor_name="scaled_dot_product_attention, the fastest of flash, cuDNN and efficient",
-        vendor_kind="vendor library",
         vendor=forward,
         exact=exact,
         group="attention",
@@ -152,7 +131,6 @@ ENTRIES = {
     # Memory limits one query a head, whose rows have a mean of their own.
     "attention_fp8": Entry(
         vendor_name="scaled_dot_product_attention in 16 bits, the fastest backend",
-        vendor_kind="vendor library",
         vendor=forward_of_fp8,
         group="attention with FP8 keys",
         apart=lambda shape, _: shape["M"] == 1,
@@ -161,28 +139,9 @@ ENTRIES = {
     ),
     "attention_backward": Entry(
         vendor_name="scaled_dot_product_attention backward",
-        vendor_kind="vendor library",
         vendor=backward,
         group="attention_backward",
         flops=flops(5),
-        rates=HALVES,
-        dtypes=("fp16", "bf16"),
-    ),
-    "attention_backward_q": Entry(
-        vendor_name=_OF_ALL,
-        vendor_kind="vendor library",
-        vendor=backward_q,
-        group="attention backward, a part",
-        flops=flops(3),
-        rates=HALVES,
-        dtypes=("fp16", "bf16"),
-    ),
-    "attention_backward_kv": Entry(
-        vendor_name=_OF_ALL,
-        vendor_kind="vendor library",
-        vendor=backward_kv,
-        group="attention backward, a part",
-        flops=flops(4),
         rates=HALVES,
         dtypes=("fp16", "bf16"),
     ),

@@ -66,19 +66,16 @@ def warp(given: Inputs) -> Callable[[], torch.Tensor]:
 ENTRIES = {
     "correlation": Entry(
         vendor_name="a product, a sum and a shift for each d in eager PyTorch",
-        vendor_kind="eager PyTorch",
         vendor=correlation,
         group="image",
     ),
     "resize": Entry(
         vendor_name="shifts, sums and stacks in eager PyTorch",
-        vendor_kind="eager PyTorch",
         vendor=resize,
         group="image",
     ),
     "warp": Entry(
         vendor_name="pad, two gathers and a mix in eager PyTorch",
-        vendor_kind="eager PyTorch",
         vendor=warp,
         group="image",
     ),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 
-from asmtune.kernels.gru_step import gru_step
 from benchmarks.kernels.entry import Entry, Inputs, Shape
 
 _CALLS = 5
@@ -75,21 +73,9 @@ def gru(given: Inputs) -> Callable[[], Any]:
     return launch
 
 
-def by_steps(given: Inputs) -> Callable[[], Any]:
-    """Run all steps, a launch each, as a user calls `gru_step`; tuned before any is timed.
-
-    In mode "events" the time is that between two events, with the GPU idle or not; in mode "graph"
-    the launches cost the GPU's time alone.
-    """
-    launch = partial(gru_step, **given)
-    launch()
-    return launch
-
-
 ENTRIES = {
     "conv2d": Entry(
         vendor_name="torch.nn.functional.conv2d in channels_last, then relu_",
-        vendor_kind="vendor library",
         vendor=convolution,
         group="convolution",
         flops=convolution_flops,
@@ -98,17 +84,8 @@ ENTRIES = {
     ),
     "gru": Entry(
         vendor_name="torch.nn.GRU",
-        vendor_kind="vendor library",
         vendor=gru,
         group="recurrent",
-        others={"steps": by_steps},
-        dtypes=("fp16", "fp32"),
-    ),
-    "gru_step": Entry(
-        vendor_name="torch.nn.GRU",
-        vendor_kind="vendor library",
-        vendor=gru,
-        group="by steps",
         dtypes=("fp16", "fp32"),
     ),
 }

@@ -54,7 +54,6 @@ ENTRIES = {
     # The mean of fourteen shapes, in halves, represents all.
     "matmul": Entry(
         vendor_name="cuBLAS",
-        vendor_kind="vendor library",
         vendor=cublas,
         group="gemm",
         apart=lambda shape, dtype: dtype != "fp16" or dict(shape) not in MAIN_SHAPES,
@@ -63,7 +62,6 @@ ENTRIES = {
     ),
     "tiled_matmul": Entry(
         vendor_name="torch.matmul",
-        vendor_kind="vendor library",
         vendor=cublas,
         group="template",
         flops=flops,
@@ -72,7 +70,6 @@ ENTRIES = {
     ),
     "linear": Entry(
         vendor_name="F.gelu(F.linear)",
-        vendor_kind="vendor library",
         vendor=linear,
         group="gemm",
         others={"product": product},
@@ -85,7 +82,6 @@ ENTRIES = {
     "scaled_matmul": Entry(
         dtypes=("fp8e4nv",),
         vendor_name="torch._scaled_mm",
-        vendor_kind="vendor library",
         vendor=lambda given: lambda: by_torch(**given),
         group="scaled gemm",
         apart=lambda shape, dtype: shape["GROUP_K"] > 0 or dtype != "fp8e4nv",

@@ -69,13 +69,6 @@ ENTRIES = {
         vendor=lambda given: lambda: torch.add(given["x"], given["y"]),
         group="element-wise",
     ),
-    # PyTorch takes two kernels for it.
-    "broadcast_relu": Entry(
-        vendor_name="torch.relu(x + bias)",
-        vendor_kind="eager PyTorch",
-        vendor=lambda given: lambda: torch.relu(given["x"] + given["bias"]),
-        group="element-wise",
-    ),
     "gelu": Entry(
         vendor_name="torch.nn.functional.gelu",
         vendor=lambda given: lambda: functional.gelu(given["x"], approximate=given["approximate"]),
@@ -90,7 +83,6 @@ ENTRIES = {
     # PyTorch has no one function for it: four operations.
     "rope": Entry(
         vendor_name="x * cos + cat(-x2, x1) * sin in eager PyTorch",
-        vendor_kind="eager PyTorch",
         vendor=rope,
         group="element-wise",
     ),
@@ -143,7 +135,6 @@ ENTRIES = {
     ),
     "quantise": Entry(
         vendor_name="amax, division, clamp and cast in eager PyTorch",
-        vendor_kind="eager PyTorch",
         vendor=lambda given: lambda: quantise.baseline(**given),
         group="quantisation",
         others={"copy": copy},

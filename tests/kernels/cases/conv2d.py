@@ -8,12 +8,11 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
-from asmtune.kernels._conv2d import Window
 from asmtune.workshop.kernel_checks.checks import check_kernel
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import Case, launched_with, module_of
 
-ALSO = ("_conv2d_input", "_conv2d_weight", "_conv2d_bias")
+ALSO = ("_conv2d_bias",)
 LAST = torch.channels_last
 PARTED = Config({"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 64, "SPLIT": 3})
 
@@ -158,62 +157,23 @@ def grouped(device: str) -> dict[str, float]:
 
 
 def parted_gradients(device: str) -> dict[str, float]:
-    """Programs that share a gradient's tiles: right, the same bits again, counters at 0 after."""
-    dy, x = torch.randn(5, 70, 32, 33, device=device), torch.randn(5, 20, 32, 33, device=device)
-    dy, x = (tensor.contiguous(memory_format=LAST) for tensor in (dy, x))
-    weight, whole = torch.randn(70, 20, 1, 1, device=device), Window.of(1, 0)
-    inputs, weights, sums = (module_of(name) for name in ALSO)
-    below, above = (tensor.double().permute(0, 2, 3, 1) for tensor in (dy, x))
-    wanted = {
-        "dx": torch.zeros(5, 15, 33, 20, dtype=torch.float64, device=device),
-        "dweight": torch.einsum("nhwf,nhwc->fc", below, above)[:, None, None],
-        "dbias": below.sum((0, 1, 2)),
-    }
-    # Of a stride of 3 two pixels of three see no tap.
-    wanted["dx"][:, ::3] = below[:, :5] @ weight[:, :, 0, 0].double()
-    part = (dy[:, :, :5], x[:, :, :15], weight, Window.of((3, 1), 0), 1)
+    """Programs that share the bias's sums: right, the same bits again, counters at 0 after."""
+    dy = torch.randn(5, 70, 32, 33, device=device).contiguous(memory_format=LAST)
+    (module,) = map(module_of, ALSO)
     shared = {"programs": 132, "WAVES": 2}
-    strided = _strided(device)
-    wanted["dx of groups"] = strided.pop("dx")
-    launches = {
-        "dx": (inputs, {**inputs.arguments_of(*part), "SPLIT": 3}, 3),
-        # Parts begin in the middle of several taps.
-        "dx of groups": (inputs, {**inputs.arguments_of(**strided), "SPLIT": 3}, 3),
-        # More parts than a group has.
-        "dweight": (weights, {**weights.arguments_of(dy, x, weight, whole, 1), **shared}, 11),
-        "dbias": (sums, {**sums.arguments_of(dy, None, True), **shared}, 42),
-    }
-    found: dict[str, float] = {}
-    for name, (module, arguments, parts) in launches.items():
-        given = {**module.DEFAULT.all_kwargs(), **arguments}
-        assert module.grid(given)[1] >= parts
-        made = _repeated(module, given, f"{name.partition(' ')[0]}_ptr")
-        found[f"{name} of parts"] = excess(made[0], wanted[name], CASE.rows(device, "fp32"))
-        found[f"bits of {name}"] = 2.0 * any(not torch.equal(made[0], one) for one in made)
-        found[f"counters of {name}"] = 2.0 * int(given["count_ptr"].count_nonzero())
-    return found
-
-
-def _strided(device: str) -> dict[str, Any]:
-    """Return operands of dx for two groups, 3 x 3 taps and strides of 2, and dx."""
-    x, weight = torch.randn(2, 40, 9, 8, device=device), torch.randn(140, 20, 3, 3, device=device)
-    dy = torch.randn(2, 140, 5, 4, device=device)
-    exact = x.double().requires_grad_()
-    y = torch.nn.functional.conv2d(exact, weight.double(), None, 2, 1, 1, 2)
-    (dx,) = torch.autograd.grad(y, exact, dy.double())
-    given = {"dy": dy, "x": x, "weight": weight, "window": Window.of(2, 1), "groups": 2}
-    return {**given, "dx": dx.permute(0, 2, 3, 1)}
-
-
-def _repeated(module: Any, given: dict[str, Any], output: str) -> list[torch.Tensor]:
-    """Launch three times on memory of NaN, and return what each left in an output."""
+    given = {**module.DEFAULT.all_kwargs(), **module.arguments_of(dy, None, True), **shared}
+    assert module.grid(given)[1] >= 42
     made = []
     for _ in range(3):
         given["sums_ptr"].fill_(float("nan"))
-        given[output].fill_(float("nan"))
+        given["dbias_ptr"].fill_(float("nan"))
         module.kernel[module.grid](**given)
-        made.append(given[output].clone())
-    return made
+        made.append(given["dbias_ptr"].clone())
+    return {
+        "of parts": excess(made[0], dy.double().sum((0, 2, 3)), CASE.rows(device, "fp32")),
+        "bits": 2.0 * any(not torch.equal(made[0], one) for one in made),
+        "counters": 2.0 * int(given["count_ptr"].count_nonzero()),
+    }
 
 
 CASE = Case(

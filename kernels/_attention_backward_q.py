@@ -1,15 +1,7 @@
-"""Attention backward, the gradient of queries, and the sums of dy * y that keys' need as well.
+"""The gradient of attention's queries, and the sums of dy * y that those of keys need as well.
 
 Each program keeps a block of queries and walks over the keys as forward does, but knows
-each row's sum: three products a block of keys. The gradients of keys and values are
-`attention_backward_kv`'s: one kernel for all would add to dq in an order that changes.
-
-Shapes: dy, q and y are (batch, heads, queries, dim), k and v (batch, key heads, keys, dim),
-lse is (batch, heads, queries): logarithms to base 2, as `attention` keeps them.
-Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all but lse, which is fp32.
-Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes or devices differ.
-Source: Dao, FlashAttention-2, arXiv:2307.08691, with its loops apart.
+each row's sum: three products a block of keys. Its arguments are those of `attention_backward`.
 """
 
 from __future__ import annotations
@@ -24,7 +16,6 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -37,7 +28,6 @@ from asmtune.kernels._attention import (
 from asmtune.kernels._attention_backward import query_gradients
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._attention_space import of_queries
-from asmtune.kernels._common import doubled, problems
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (
@@ -100,12 +90,6 @@ def kernel(
     store_rows(dq_ptr, first, row_stride(stride_dqr, dq_ptr, D, DENSE), M, dq, D, BLOCK_M, EVEN)
 
 
-OUTPUTS = ("dq_ptr", "delta_ptr")
-
-DTYPES = host.DTYPES
-
-SHAPES = host.BACKWARD_SHAPES
-
 DEFAULT = Config({"BLOCK_M": 64, "BLOCK_N": 32}, num_warps=4, num_stages=3)
 """Within 6% of the fastest at three shapes on an H200."""
 
@@ -115,73 +99,28 @@ def space() -> Space:
     return of_queries(DEFAULT, 2)
 
 
-def _grid(values: Mapping[str, Any]) -> tuple[int]:
+def grid(values: Mapping[str, Any]) -> tuple[int]:
+    """Give the grid: programs of BLOCK_M queries of a head."""
     return (triton.cdiv(values["M"], values["BLOCK_M"]) * values["heads"],)
 
 
-def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
-    """Make random arguments of `attention_backward_q` by name."""
-    given, how = exact.backward_inputs(shape, dtype, device)
-    del given["delta"]
-    return {**given, "how": how}
-
-
-def baseline(
-    dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, how: Attending
+def query_gradient(
+    given: Mapping[str, torch.Tensor], how: Attending
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the kernel's result in PyTorch."""
-    how = how.checked("attention_backward_q", q, k)
-    delta = (dy * y).sum(-1)
-    return exact.differentiate(dy, q, k, v, lse, delta, how)[0], delta
+    """Compute the gradient of queries, and the sums of dy * y over dim in fp32.
 
-
-def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the gradient and the sums in float64 from a problem's arguments."""
-    names = ("dy_ptr", "q_ptr", "k_ptr", "v_ptr", "y_ptr", "lse_ptr")
-    how = Attending(causal=arguments["CAUSAL"], scale=arguments["scale"])
-    return baseline(*doubled(arguments, *names), how)
-
-
-def attention_backward_q(
-    dy: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    y: torch.Tensor,
-    lse: torch.Tensor,
-    how: Attending,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the gradient of `attention`'s queries by the tuned kernel.
-
-    The tensors are those of `attention_backward`, `how` is the options of the forward pass.
-
-    Returns:
-        The gradient, of q's dtype, and the sums of dy * y over dim in fp32.
-
-    Raises:
-        ValueError: shapes, dtypes or devices differ.
+    Args:
+        given: dy, q, k, v, y and lse, laid out as the kernel wants them.
+        how: the options of the forward pass, checked.
     """
-    heads = {"dy": dy, "q": q, "k": k, "v": v, "y": y}
-    how = host.check_backward("attention_backward_q", heads, {"lse": lse}, how)
-    arguments = _arguments(**heads, lse=lse, how=how)
-    dq, delta = arguments["dq_ptr"], arguments["delta_ptr"]
-    if k.shape[2] == 0:
+    dq, delta = torch.empty_like(given["q"]), torch.empty_like(given["lse"])
+    if given["k"].shape[2] == 0:
         dq.zero_()
         delta.zero_()
     elif dq.numel():
-        _tuned[_grid](**arguments)
+        results = {"dq": dq, "delta": delta}
+        _tuned[grid](**host.backward_arguments(given, results, how))
     return dq, delta
 
 
-def _arguments(*, lse: torch.Tensor, how: Attending, **heads: torch.Tensor) -> dict[str, Any]:
-    """Give the launch's arguments by name, with room for the results."""
-    given = {name: host.laid(tensor) for name, tensor in heads.items()}
-    given["lse"] = lse.contiguous()
-    q = given["q"]
-    results = {"dq": torch.empty_like(q), "delta": torch.empty_like(given["lse"])}
-    how = how.checked("attention_backward_q", q, given["k"])
-    return host.backward_arguments(given, results, how)
-
-
-problem = problems(kernel, "attention_backward_q", inputs, _arguments, _grid)
 _tuned = asm_autotune(space=space, key=host.KEY)(kernel)
