@@ -2,14 +2,12 @@
 
     python -m benchmarks.first_stage [--only KERNEL] [--output FILE]
 
-Needs no GPU. Ranks recorded tasks four ways by each scorer: with every config sketched, by tile
-arithmetic alone, and by tile arithmetic and sketches of a quarter, at most 100, and of a tenth. The
-share of the best speed among the first k is averaged.
+Needs no GPU. Ranks recorded tasks three ways by each scorer: with every config sketched, with a
+quarter, at most 100, and with a tenth. The share of the best speed among the first k is averaged.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +20,9 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.oracle import Oracle, Task, load_oracle
 from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.arithmetic import UnreadableKernel, estimated
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import Ranker
-from asmtune.predict.prune.rounds import SKETCHES, sketch_best
+from asmtune.predict.prune.rounds import SKETCHES, sketch_part
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.flow import recorded_configs
@@ -87,28 +84,16 @@ def _task(funnel: Funnel, scorers: Sequence[Scorer], task: Task, folder: Path) -
     front = replace(funnel, kernels={}).front(problem)
     known: dict[str, Any] = {}
     sketched = front.verdicts(configs, "sketch", known)
-    start = time.process_time()
-    estimates = estimated(front, configs)
-    seconds = time.process_time() - start
-    if isinstance(estimates, UnreadableKernel):
-        raise SystemExit(f"{task.name}: {estimates.reason}")
     most = min(SKETCHES, -(-len(configs) // 4))
     times = {config: row.ms for config, row in zip(configs, task.rows, strict=True) if row.ms}
     result: dict[str, list[float]] = {}
     for scorer in scorers:
         ranker = Ranker(scorer, funnel.target, "sketch")
         result[f"{scorer.name}, all sketched"] = _shares(sketched, ranker, times)
-        result[f"{scorer.name}, arithmetic"] = _shares(estimates, ranker, times)
-        for how, count in (("", most), (" of a tenth", -(-len(configs) // 10))):
-            both = sketch_best(front, estimates, ranker, count, known).verdicts
-            result[f"{scorer.name}, arithmetic and sketches{how}"] = _shares(both, ranker, times)
-    return {
-        "task": task.name,
-        "configs": len(configs),
-        "sketched": most,
-        "cpu_seconds": round(seconds, 2),
-        "kept": result,
-    }
+        for part, count in (("quarter", most), ("tenth", -(-len(configs) // 10))):
+            verdicts = sketch_part(front, configs, ranker, count, known).verdicts
+            result[f"{scorer.name}, a {part} sketched"] = _shares(verdicts, ranker, times)
+    return {"task": task.name, "configs": len(configs), "sketched": most, "kept": result}
 
 
 def _shares(verdicts: Sequence[Verdict], ranker: Ranker, times: dict[Any, float]) -> list[float]:

@@ -150,48 +150,16 @@ class Given(Scorer):
         return [self._scores[config.kwargs["BLOCK"], config.num_warps] for config in configs]
 
 
-def tiles_kept(
-    funnel: Funnel, scorer: Given, keep: Keep | None = None
-) -> dict[tuple[int, int], str]:
-    """List the configs kept of a space, with the first word of why, by BLOCK and num_warps."""
-    blocks, warps = zip(*scorer._scores, strict=True)
-    space = Space({"BLOCK": tuple(dict.fromkeys(blocks)), "num_warps": tuple(dict.fromkeys(warps))})
-    chosen = replace(funnel, scorer=scorer, keep=keep or funnel.keep)
-    return {
-        (v.config.kwargs["BLOCK"], v.config.num_warps): str(v.reasons[0]) if v.reasons else ""
-        for v in chosen.prune(scale_problem(), space).kept
-    }
-
-
-WARPS = (1, 2, 4, 8, 16)
-NEAR = {
-    **{(64, warps): -0.025 * at for at, warps in enumerate(WARPS)},
-    **{(128, warps): -0.115 - 0.001 * at for at, warps in enumerate(WARPS)},
-}
-
-
-def test_no_tile_is_dropped_on_a_near_tie(funnel: Funnel) -> None:
-    """The best of a tile within 2% of the last kept stays, with a remark; its others do not."""
-    kept = tiles_kept(funnel, Given("roofline", NEAR), Keep(5))
-    assert kept == {
-        **{(64, warps): "" for warps in WARPS},
-        (128, 1): "tile: the best of its tile, 1.5% behind the last of 5 kept",
-    }
-    farther = {place: 1.5 * score for place, score in NEAR.items()}
-    assert set(tiles_kept(funnel, Given("roofline", farther), Keep(5))) == set(NEAR) - {
-        (128, warps) for warps in WARPS
-    }
-
-
-def test_ties_are_level_or_few(funnel: Funnel) -> None:
-    """Scores without a scale tie when they are level; of a flat ranking a quarter more is kept."""
-    assert len(tiles_kept(funnel, Given("mine", NEAR), Keep(5))) == 5
-    kept = tiles_kept(funnel, Given("mine", {**NEAR, (128, 8): -0.1}), Keep(5))
-    assert kept[128, 8] == "tile: the best of its tile, level with the last of 5 kept"
-    assert len(kept) == 6
-    flat = {(block, 4): 0.0 for block in (64, 128, 256, 512, 1024, 2048, 4096, 8192)}
-    assert len(tiles_kept(funnel, Given("roofline", flat), Keep(1))) == 2
-    assert len(tiles_kept(funnel, Given("roofline", flat), Keep(5))) == 7
+def test_the_best_by_score_are_kept(funnel: Funnel) -> None:
+    """Of equal scores the first of the space are kept; each of the others says its rank."""
+    scores = {(block, warps): -float(block) for block in (64, 128) for warps in (1, 2, 4)}
+    space = Space({"BLOCK": (128, 64), "num_warps": (4, 2, 1)})
+    chosen = replace(funnel, scorer=Given("roofline", scores), keep=Keep(2))
+    report = chosen.prune(scale_problem(), space)
+    kept = [(v.config.kwargs["BLOCK"], v.config.num_warps) for v in report.kept]
+    assert kept == [(64, 4), (64, 2), (128, 4)]  # the last is the default
+    dropped = [str(v.reasons[0]) for v in report.verdicts if v.dropped_at == "score"]
+    assert dropped == [f"rank: rank {rank} by roofline, 2 are kept" for rank in (3, 5, 6)]
 
 
 def test_a_default_that_cannot_run(funnel: Funnel) -> None:

@@ -117,9 +117,9 @@ def prune_report(
 ) -> None:
     """Rank a kernel's configs for a target, without a GPU, and say which to keep.
 
-    All are sketched (as far as LLVM, a tenth of a compile), of a large space those that rank
-    best by the arithmetic of their tiles. Those that rank best then are compiled and ranked
-    again by their assembly; --compile all compiles all of them.
+    All are sketched (as far as LLVM, a tenth of a compile), of a large space a part, which
+    ranks the others. Those that rank best then are compiled and ranked again by their
+    assembly; --compile all compiles all of them.
 
     html is one page to look through them; it opens from disk. A report that was saved as JSON is
     shown again in any format; `asmtune import` takes it as seeds. triton-configs is the kept

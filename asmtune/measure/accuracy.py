@@ -139,20 +139,15 @@ def _apart(value: float, limit: float) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[0] != pair[1]), (repr(value), repr(limit)))
 
 
-def measure_accuracy(
-    output: Tensor, reference: Tensor, *, limit: float | Tensor | None = None
-) -> AccuracyStats:
+def measure_accuracy(output: Tensor, reference: Tensor) -> AccuracyStats:
     """Measure an output against a reference of the same shape, in float64.
 
     Args:
         output: of any dtype with a `torch.finfo` or `torch.iinfo`, bool, or complex.
         reference: of any such dtype, on any device; complex if the output is.
-        limit: largest finite magnitude of the format, for `clip`; one number, or a tensor that
-            broadcasts to the output, such as 448 times the scale of each group. By default that of
-            the output's dtype.
 
     Raises:
-        InputError: the shapes differ, `limit` does not broadcast, or a dtype cannot be compared.
+        InputError: the shapes differ, or a dtype cannot be compared.
     """
     import torch
 
@@ -160,11 +155,10 @@ def measure_accuracy(
     if not output.numel():
         return AccuracyStats(elements=0)
     with torch.no_grad():
-        sums = _Sums(output, reference, _limit_of(output, limit))
+        sums = _Sums(output, reference)
         for add in (sums.add_scale, sums.add_error):
             for place in pieces(output.shape, PIECE):
-                want = reference[place].to(output.device).to(torch.float64)
-                add(output[place].to(torch.float64), want, place)
+                add(place)
         return sums.stats()
 
 
@@ -183,7 +177,7 @@ def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
         output, reference = (torch.view_as_real(x.resolve_conj()) for x in (output, reference))
     for values in (output, reference):
         try:
-            _limits(values.dtype)
+            _limit(values.dtype)
         except (NotImplementedError, TypeError) as error:
             raise InputError(
                 f"accuracy: no numbers can be read from dtype {values.dtype}; convert it first"
@@ -191,31 +185,15 @@ def _comparable(output: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
     return output.detach(), reference.detach()
 
 
-def _limit_of(output: Tensor, limit: float | Tensor | None) -> Tensor:
-    """Return the limit of clipping as a view of the output's shape."""
-    import torch
-
-    most = _limits(output.dtype)[0] if limit is None else limit
-    wide = torch.as_tensor(most, dtype=torch.float64, device=output.device).detach()
-    try:
-        return wide.expand(output.shape)
-    except RuntimeError as error:
-        raise InputError(
-            f"accuracy: a limit of shape {list(wide.shape)} does not broadcast to the output's "
-            f"{list(output.shape)}"
-        ) from error
-
-
-def _limits(dtype: Any) -> tuple[float, float]:
-    """Return a format's largest finite value and its eps, which integers lack."""
+def _limit(dtype: Any) -> tuple[float, bool]:
+    """Return a format's largest finite value, and whether it holds whole numbers alone."""
     import torch
 
     if dtype == torch.bool:
-        return 1.0, 0.0
+        return 1.0, True
     if not dtype.is_floating_point:
-        return float(torch.iinfo(dtype).max), 0.0
-    limits = torch.finfo(dtype)
-    return limits.max, limits.eps
+        return float(torch.iinfo(dtype).max), True
+    return torch.finfo(dtype).max, False
 
 
 @dataclass
@@ -227,7 +205,6 @@ class _Sums:
 
     output: Tensor
     reference: Tensor
-    limit: Tensor
     finite: int = 0
     unequal: int = 0
     clipped: int = 0
@@ -239,25 +216,25 @@ class _Sums:
     mean_rel: float = 0.0
     bins: Any = 0
 
-    def add_scale(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
+    def add_scale(self, place: tuple[slice, ...]) -> None:
         """Count what is not finite or clipped, and add the norms of what is finite in both."""
+        got, want = self._piece(place)
         finite = got.isfinite() & want.isfinite()
         same = (got == want) | (got.isnan() & want.isnan())
         self.finite += int(finite.sum())
         self.unequal += int((~finite & ~same).sum())
-        most = self.limit[place]
-        # A limit that is no number of the output's dtype may be rounded down there.
-        eps = _limits(self.output.dtype)[1]
+        most, is_whole = _limit(self.output.dtype)
         # Below zero, whole numbers reach one further.
-        beyond = (want > most) | (-want > most + (eps == 0))
-        clipped = beyond & want.isfinite() & ~(got.abs() < most * (1 - eps))
+        beyond = (want > most) | (-want > most + is_whole)
+        clipped = beyond & want.isfinite() & ~(got.abs() < most)
         self.clipped += int(clipped.sum())
         self.amax = max(self.amax, float(got.where(got.isfinite(), 0.0).abs().max()))
         self.norms["o"] = math.hypot(self.norms["o"], self._rms(got.where(finite, 0.0)))
         self.norms["r"] = math.hypot(self.norms["r"], self._rms(want.where(finite, 0.0)))
 
-    def add_error(self, got: Tensor, want: Tensor, place: tuple[slice, ...]) -> None:
+    def add_error(self, place: tuple[slice, ...]) -> None:
         """Add the errors of a piece's elements that are finite in both."""
+        got, want = self._piece(place)
         finite = got.isfinite() & want.isfinite()
         got, want = got[finite], want[finite]
         if not got.numel():
@@ -278,6 +255,10 @@ class _Sums:
         if self.norms["o"] and self.norms["r"]:
             products = got / self.norms["o"] * (want / self.norms["r"])
             self.dot += float((products / self.output.numel()).sum())
+
+    def _piece(self, place: tuple[slice, ...]) -> tuple[Tensor, Tensor]:
+        got, want = self.output[place], self.reference[place]
+        return got.double(), want.to(got.device).double()
 
     def _rms(self, values: Tensor) -> float:
         """Return the root of the sum of squares over all elements, which do not overflow."""

@@ -14,8 +14,7 @@
             us         once a tile     a tenth of a      in parallel           us
                                        compile
 
-A large space is ranked by tile arithmetic before it is sketched. It drops nothing by a rule.
+A part of a large space is sketched, in rounds, and ranks the others.
 A sketch drops a config only by what is exact in it (FLOPs and shared memory); its other numbers
-are estimates. The default config and near ties of other tiles are always compiled. Nothing here
-needs a GPU.
+are estimates. The default config is always compiled. Nothing here needs a GPU.
 """

@@ -113,14 +113,14 @@ def worth(report: PruneReport) -> Iterator[str]:
         counts = report.counts()
         told += f", {counts['sketched_only']} sketched only"
         if left := counts.get("estimated_only"):
-            told += f", {left:,} ranked by tile arithmetic only"
+            told += f", {left:,} ranked by others' sketches only"
         yield f"{report.target}: {told}; {_expected(report, report.compiled, '')}"
     if report.selection is not None:
         selection = report.selection
         more = len(report.kept) - selection.ranks
         text = f"{report.target}: keep {selection.keep}: {selection.ranks} by rank"
         why = "the default" if report.stored is None else "the default, the stored config"
-        text += f", {more} more as {why} or a near tie of another tile" if more else ""
+        text += f", {more} more as {why}" if more else ""
         of = "" if report.compiled is None else " that was compiled"
         yield f"{text}; {_expected(report, selection, of)}"
     if report.stored is not None:
@@ -198,7 +198,7 @@ def _row(config: Config, verdict: Verdict | None) -> dict[str, Any]:
         return verdict.row() | {"place": rank}
     if verdict is None:
         return {**config.to_dict(), "place": "-"}
-    stages = {"sketch": "sketched only", "estimate": "arithmetic only"}
+    stages = {"sketch": "sketched only", "estimate": "not sketched"}
     reason = verdict.reasons[0].rule if verdict.reasons else "-"
     place = stages.get(verdict.dropped_at or "", reason)
     return verdict.row() | {"place": place, "predicted_us": None, "bottleneck": None}

@@ -14,11 +14,10 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.sketch.reader import can_sketch
-from asmtune.predict.prune.arithmetic import UnreadableKernel, estimated, narrowed
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker
-from asmtune.predict.prune.rounds import WORTH_IT, SketchRounds
+from asmtune.predict.prune.rounds import WORTH_IT, SketchRounds, thinned
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
@@ -156,14 +155,11 @@ class FirstRanking:
         front = self.front
         ready = self._threads.submit(self._scorer.prepare)
         most = min(MOST_SKETCHES, FOR_A_FIRST * effort.pace.first)
-        estimates: list[Verdict] | UnreadableKernel = UnreadableKernel("few configs")
-        if len(configs) > WORTH_IT * most:
-            estimates = estimated(front, configs)
-        if isinstance(estimates, UnreadableKernel):
+        if len(configs) <= WORTH_IT * most:
             self.verdicts = front.verdicts(configs, "sketch", funnel.sketches)
         else:
             ranker = Ranker(make_scorer("roofline"), funnel.target, "sketch")
-            self._rounds = SketchRounds(estimates, ranker, most, funnel.sketches, SHARES)
+            self._rounds = SketchRounds(front, configs, ranker, most, funnel.sketches, SHARES)
             self._rounds.advance(front)
             self.verdicts = self._rounds.candidates()
         ready.result()
@@ -210,7 +206,7 @@ def first_ranking(
 ) -> FirstRanking:
     """Judge each config before compiling: by its sketch where that is worth it, else by rules.
 
-    In a large space, the best by tile arithmetic and the `wanted` ones are judged.
+    A part of a very large space is judged, the `wanted` ones among it.
     """
     sketches = (
         effort.strategy == "model"
@@ -222,7 +218,7 @@ def first_ranking(
     with ExitStack() as stack:
         stack.callback(ranking.close)
         if sketches:
-            configs = narrowed(front, configs, MOST_SKETCHES, wanted).configs
+            configs = thinned(configs, MOST_SKETCHES, wanted)
             ranking.sketch(funnel, configs, effort)
         else:
             ranking.verdicts = [front.by_rules(config) for config in configs]

@@ -27,16 +27,15 @@ from asmtune.measure.bench.dedup import open_bench
 from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.tensors import preserved
 from asmtune.measure.timing.race import unsteady
-from asmtune.predict.prune.arithmetic import GLUON_NOTE, sampled_works
 from asmtune.predict.prune.flow import Funnel, steering_notes
 from asmtune.predict.prune.front import ProblemAnalysis
+from asmtune.predict.prune.places import sampled_works
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
 from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
-from asmtune.triton_api.jit_functions import is_gluon
 from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 from asmtune.tuning.initial_state import (
     Experience,
@@ -113,8 +112,7 @@ class Session:
                 stack.callback(ranking.close)
                 if (count := len(ranking.verdicts)) < len(configs):
                     watch.note(
-                        f"{len(configs):,} configs ranked by tile arithmetic: the best {count:,} "
-                        "are searched"
+                        f"{count:,} of {len(configs):,} configs are searched, drawn at random"
                     )
                 state, known = self._state(request, ranking, front, watch)
                 search = self._search(funnel, ranking, state, stragglers, watch)
@@ -226,8 +224,6 @@ class Session:
         """Make the state that the search begins with; return it with timings of earlier runs."""
         default = request.space.first(**request.problem.shape)
         configs = [verdict.config for verdict in ranking.verdicts]
-        if is_gluon(request.problem.kernel):
-            watch.note(GLUON_NOTE)
         for note in (*_grid_notes(ranking.verdicts), *steering_notes(front.works([default]))):
             watch.note(note)
         remembered = EarlierOutcomes()

@@ -11,11 +11,9 @@ import pytest
 
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score.examples import Examples, TaskRows
-from asmtune.predict.score.learned import DATA, fit, ranked_at
+from asmtune.predict.score.learned import fit, ranked_at
 from asmtune.predict.score.vectors import BASE, Scale, schema
 from benchmarks import replay_rows
-from benchmarks.harness import RESULTS
-from benchmarks.replay_oracle import packaged
 
 
 def task(kernel: str, seed: int) -> TaskRows:
@@ -56,9 +54,3 @@ def test_each_kernel_is_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found["two"]["scorers"]["learned"]["kernels"]["c"]["top1"] == round(by_hand, 4)
     learned, roofline = (found["one"]["scorers"][n]["all"]["top1"] for n in ("learned", "roofline"))
     assert learned > roofline
-
-
-def test_the_figures_that_ship() -> None:
-    """What `--scorer weights` tells of itself is what the result file of the replay has."""
-    measured = json.loads((RESULTS / "replay.json").read_text())
-    assert json.loads((DATA / "replayed.json").read_text()) == packaged(measured)

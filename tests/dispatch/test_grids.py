@@ -81,7 +81,7 @@ def test_an_error_where_no_config_is_left(autotune: Decorator, gpu: HostGpu) -> 
 
 
 def test_a_large_space_loses_its_configs_without_a_grid(gpu: HostGpu) -> None:
-    """Of a space that tile arithmetic ranks, only configs that can be launched are tried."""
+    """Where a part of a space is sketched, only configs that can be launched are tried."""
     axes = {"BLOCK": [32 << step for step in range(6)], "num_warps": [1, 2, 4, 8, 16]}
     axes |= {"num_stages": list(range(1, 9))}
     kernel = asm_autotune(space=Space(axes), key=["n"], skip_tuning_below_us=None, effort=EFFORT)(

@@ -1,4 +1,4 @@
-"""All features of recorded compiles: read off the assembly, sketched, and estimated by arithmetic.
+"""All features of recorded compiles: read off the assembly, and sketched.
 
 Dumps of several kernels and devices are in `recorded/`, so that the figures are of one compiler.
 `python -m tests.features.test_features_recorded` writes `expected_features.json` anew from them: a
@@ -15,28 +15,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
-from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact, Sketch
 from asmtune.core.records.verdicts import Features
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
-from asmtune.ir.ttir.work import Work
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.profile import Profile
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.features.sketch.reader import SketchReader, can_sketch
-from asmtune.predict.features.tile.demands import Demands, Options
-from asmtune.predict.features.tile.estimate import estimate
-from asmtune.predict.features.tile.facts import tile_facts
 from asmtune.predict.score.roofline import predict, tail_us
 from asmtune.predict.why.access import access_patterns
 from tests import launch_kernels as launched
@@ -177,22 +171,12 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, int | float)
 
 
-def estimated(kernel: Kernel, work: Work, case: dict[str, Any], target: Target) -> dict[str, float]:
-    """Features by tile arithmetic."""
-    facts, metadata = tile_facts(kernel, work), case["metadata"]
-    given = (metadata["num_warps"], metadata["num_stages"], metadata.get("maxnreg") or 0)
-    options = Options(*(np.array([float(value)]) for value in (*given, work.programs)))
-    columns = estimate(Demands(facts.structure, facts.numbers[None], options, target))
-    return {name: float(column[0]) for name, column in columns.items()}
-
-
 def read(name: str) -> dict[str, dict[str, float]]:
     """Features of a recorded case, each way that there is, with the times predicted from them."""
     case = json.loads(gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes()))
     target = load_target(CASES[name][2])
-    kernel = Kernel(case["ttir"])
     launch = LaunchArguments(case["numbers"], tuple(case["grid"]), case["bytes"], target.sms)
-    work = kernel.work(launch)
+    work = Kernel(case["ttir"]).work(launch)
     artifact = Artifact(
         *("", case["entry"], case["arch"], case["outputs"]),
         *(base64.b64decode(case["cubin"]), case["metadata"], {}),
@@ -202,7 +186,6 @@ def read(name: str) -> dict[str, dict[str, float]]:
     if can_sketch(target):
         sketch = Sketch("", case["arch"], case["outputs"]["ttgir"], case["metadata"])
         profiles["sketch"] = SketchReader(target)(sketch)
-        found["estimate"] = estimated(kernel, work, case, target)
     for way, profile in profiles.items():
         found[way] = {**launch_features(profile, work, target)}
         for place, one in enumerate(access_patterns(profile, work, target)):

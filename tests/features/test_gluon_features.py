@@ -15,7 +15,6 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.work import Work
-from asmtune.predict.prune.arithmetic import GLUON_NOTE
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from tests.gluon_kernels import small_dot
@@ -41,10 +40,9 @@ def report(settings: Settings) -> PruneReport:
 def test_every_config_of_the_gemm_is_read(report: PruneReport, settings: Settings) -> None:
     """All 24 compile; FLOPs and bytes are those of whole tiles, shared memory that of the ring.
 
-    Nothing is assumed of the GEMM; that no tile is estimated is one note of the report.
+    Nothing is assumed of the GEMM.
     """
     assert len(report.verdicts) == 24
-    assert report.notes.count(GLUON_NOTE) == 1
     assert [note for note in report.notes if "guess" in note] == []
     front = funnel(settings).front(load_kernel_module(str(GEMM)).problem(SHAPE, "fp16", "meta"))
     for verdict in report.verdicts:

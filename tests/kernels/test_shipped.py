@@ -263,7 +263,7 @@ def test_a_further_competitor_counts_by_its_name(
 
 
 def test_abridged_keeps_the_winner() -> None:
-    """The fastest are kept, and the winner, which may be a near tie; times have nanoseconds."""
+    """The fastest are kept, and the winner; times have nanoseconds."""
     configs = [Config({"BLOCK": 2**n}) for n in range(5)]
     timed = [Measurement(c, n + 1.00049, n + 0.5, n + 2, (1.0,)) for n, c in enumerate(configs)]
     (key, expected), *_ = identities(NEEDED.places(["vector_add"])[0])

@@ -131,29 +131,18 @@ def test_clipping_counts_what_the_format_cannot_hold(dtype: torch.dtype, most: f
     saturated = reference.clamp(-most, most).to(dtype)
     assert measure_accuracy(saturated, reference).clip == 0.5
     assert measure_accuracy(saturated.float(), reference).clip == 0
-    assert measure_accuracy(saturated.float(), reference, limit=most).clip == 0.5
     overflowed = torch.tensor([1.0, most, NAN, NAN]).to(dtype)
     stats = measure_accuracy(overflowed, reference)
     assert (stats.clip, stats.nonfinite) == (0.5, 2)
-
-
-def test_a_limit_a_group() -> None:
-    """A limit that broadcasts counts clipping by each row's own scale."""
-    reference = torch.tensor([[1.0, 5.0], [1.0, 5.0]])
-    limit = torch.tensor([[4.0], [8.0]])
-    output = torch.minimum(reference, limit)
-    assert measure_accuracy(output, reference, limit=limit).clip == 0.25
-    with pytest.raises(InputError, match=r"limit of shape \[3\] does not broadcast"):
-        measure_accuracy(output, reference, limit=torch.ones(3))
 
 
 def test_pieces_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tensor measured in pieces of any size gives the same statistics."""
     reference = normal(5, 37, 11)
     output = reference.to(E4M3)
-    whole = measure_accuracy(output, reference, limit=2.0)
+    whole = measure_accuracy(output, reference)
     monkeypatch.setattr(accuracy, "PIECE", 400)
-    split = measure_accuracy(output, reference, limit=2.0)
+    split = measure_accuracy(output, reference)
     assert numbers(split) == pytest.approx(numbers(whole), rel=1e-12)
     assert measure_accuracy(output.mT, reference.mT).p999 == whole.p999
 

@@ -33,7 +33,7 @@ AXES = {
 
 
 def matmul(settings: Settings, targets: tuple[str, ...]) -> tuple[PruneReport, ...]:
-    """Reports of a small space of the fp16 GEMM: two are kept, near ties and the default."""
+    """Reports of a small space of the fp16 GEMM: two are kept, and the default."""
     module = load_kernel_module("tiled_matmul")
     problem = module.problem({"M": 1024, "N": 1024, "K": 512}, "fp16", "meta")
     space, scorer = module.space().replace(**AXES), make_scorer("roofline")

@@ -91,27 +91,23 @@ def test_it_learns(source: Path, target: Target, empty_settings: Settings) -> No
 def test_the_fit_is_deterministic(tasks: tuple[TaskRows, ...]) -> None:
     """Equal rows give equal forests, on one processor as on two."""
     one, two = fit(tasks, 1, ""), fit(tasks, 2, "")
-    assert one.pairs is not None
-    assert two.pairs is not None
-    for first, second in ((one.slowdown, two.slowdown), (one.pairs, two.pairs)):
-        for name in ("left", "right", "feature", "threshold", "value", "roots"):
-            assert (getattr(first, name) == getattr(second, name)).all()
+    for name in ("left", "right", "feature", "threshold", "value", "roots"):
+        assert (getattr(one, name) == getattr(two, name)).all()
 
 
 def test_the_cache(
     source: Path, target: Target, empty_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second scorer reads the first one's forests; what is no forest is replaced by one."""
+    """The second scorer reads the first one's forest; what is no forest is replaced by one."""
     task = candidates(7, target)
     scores = Learned(empty_settings, (source,)).score(task)
-    paths = list((empty_settings.cache_dir / "models").iterdir())
-    assert {path.suffix for path in paths} == {".npz"}
-    assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o600, 0o600]
-    for path in paths:
-        whole = path.read_bytes()
-        path.write_bytes(b"PK\x03\x04")
-        assert Learned(empty_settings, (source,)).score(task) == scores
-        assert len(path.read_bytes()) == len(whole)
+    (path,) = (empty_settings.cache_dir / "models").iterdir()
+    assert path.suffix == ".npz"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    whole = path.read_bytes()
+    path.write_bytes(b"PK\x03\x04")
+    assert Learned(empty_settings, (source,)).score(task) == scores
+    assert len(path.read_bytes()) == len(whole)
     monkeypatch.setattr(learned, "fit", pytest.fail)
     assert Learned(empty_settings, (source,)).score(task) == scores
 
@@ -141,7 +137,7 @@ def test_a_kernel_is_left_out(
     found = [c.features for c in task if c.features is not None]
     by_hand = rank(fit(others, 1, ""), learned.base_columns(found, target))
     assert without.score(task) == by_hand.tolist()
-    assert len(list((empty_settings.cache_dir / "models").iterdir())) == 2  # one model's
+    assert len(list((empty_settings.cache_dir / "models").iterdir())) == 1
 
 
 def test_notes(source: Path, target: Target, empty_settings: Settings) -> None:
@@ -259,10 +255,7 @@ def test_the_shipped_rows() -> None:
 def test_the_shipped_scorer(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitted on all shipped rows it gives 1,000 candidates finite scores, the same each time."""
     # Trees differ in their draws alone: a few of them are fitted on all rows as well.
-    for name in ("GROWTH", "PAIR_GROWTH"):
-        monkeypatch.setattr(learned, name, getattr(learned, name)._replace(trees=4))
-    own = (*learned.PAIRS[:-1], learned.PAIR_GROWTH)
-    monkeypatch.setattr(learned, "PAIRS", own)  # of the file's name
+    monkeypatch.setattr(learned, "GROWTH", learned.GROWTH._replace(trees=4))
     scorer = make_scorer("learned")
     assert scorer.name == "learned"
     assert scorer.notes(target) == ()

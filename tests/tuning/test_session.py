@@ -22,7 +22,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
-from asmtune.predict.prune import arithmetic
+from asmtune.predict.prune import places
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.prune.rounds import SketchRounds
 from asmtune.store.trace.reader import read_trace
@@ -236,7 +236,7 @@ def test_a_config_that_writes_what_is_not_saved_never_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sample of many tiles is lowered; one outside it that writes other arguments fails."""
-    monkeypatch.setattr(arithmetic, "MOST_TILES", 1)
+    monkeypatch.setattr(places, "MOST_TILES", 1)
     machine = HostMachine()
     made = replace(problem(), kernel=add_and_clear)
     blocks = Space({"BLOCK": (256, 512, 2048), "FLAW": (0,), "num_warps": (4, 8)})

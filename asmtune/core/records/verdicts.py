@@ -133,7 +133,7 @@ class Selection:
 
     Attributes:
         keep: the option's value: "auto", "20", "5%".
-        ranks: number of ranks kept; near ties and the default config come on top.
+        ranks: number of ranks kept; the default config comes on top.
         expected_share: average share of the best speed that the kept configs reach, in
             [0, 1]; None if the scorer's error was never measured.
         chance_dropped: probability that no kept config is within 1% of the best; None as above.
@@ -207,7 +207,7 @@ class PruneReport:
 
         `ruled_out` counts what a rule dropped, whether by its config, its sketch or its assembly.
         `compiled` counts what can run and was ranked by its assembly, kept or not. A space that
-        was ranked by tile arithmetic first has `estimated_only` as well.
+        of which a part was sketched has `estimated_only` as well.
         """
         names = {
             "rules": "ruled_out",

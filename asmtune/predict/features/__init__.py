@@ -10,5 +10,4 @@
 - `cycles` and `chain`: cycles of each unit of an SM, and of the chain of latencies.
 - `requests`: the sectors and lines that a memory instruction of a warp touches.
 - `sketch`: the same profile before compiling, estimated from TTGIR.
-- `tile`: features without TTGIR, by arithmetic on the TTIR of some tiles.
 """

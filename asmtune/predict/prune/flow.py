@@ -25,25 +25,18 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.progress import ProgressListener
-from asmtune.core.records.verdicts import STORED, PruneReport, Reason, Verdict
+from asmtune.core.records.verdicts import STORED, PruneReport, Reason, Unlisted, Verdict
 from asmtune.core.space.space import Space
 from asmtune.ir.ttir.analysis import Kernel
 from asmtune.ir.ttir.work import Assumption, Work
 from asmtune.predict.features.sketch.reader import can_sketch
-from asmtune.predict.prune.arithmetic import (
-    GLUON_NOTE,
-    UnreadableKernel,
-    estimated,
-    narrowed,
-)
 from asmtune.predict.prune.front import Outcomes, ProblemAnalysis
 from asmtune.predict.prune.ranking import Ranker, Shortlist, check_compile, ranked, shortlisted
-from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_best, sketches_for
+from asmtune.predict.prune.rounds import WORTH_IT, Sketched, sketch_part, sketches_for, thinned
 from asmtune.predict.prune.tiles import SearchedSpace, searched_part
 from asmtune.predict.score.keep import Keep, of_whole_space
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
-from asmtune.triton_api.jit_functions import is_gluon
 
 DEFAULT_FAILS: Final = "the default config"
 """Beginning of the note that the default config cannot run."""
@@ -190,8 +183,7 @@ class Funnel:
                 *default_notes(ranking.verdicts, default),
                 *timeout_notes(ranking.verdicts),
                 *searched.notes,
-                *(note for note in sketched.notes if GLUON_NOTE not in note),
-                *([GLUON_NOTE] if is_gluon(problem.kernel) else []),
+                *sketched.notes,
                 *guess_notes(works),
                 *steering_notes(works),
                 *size_notes(works),
@@ -209,19 +201,18 @@ class Funnel:
         sketched = self._sketched(front, configs, budget, clock)
         ranker = Ranker(self.scorer, self.target, "sketch")
         chosen = shortlisted(sketched.verdicts, ranker, budget, default)
-        left = [replace(verdict, features=None) for verdict in sketched.left]
-        beyond = sum(one.configs for one in sketched.unlisted if one.dropped_at == "estimate")
-        if not left and not beyond:
+        if not sketched.left:
             return chosen, sketched
         assert chosen.selection is not None  # there is a budget
-        count, others = len(sketched.verdicts), len(left) + beyond
+        beyond = sum(one.configs for one in sketched.unlisted)
+        count, others = len(sketched.verdicts), len(sketched.left) + beyond
         note = (
-            f"{others + count:,} ranked by tile arithmetic, "
-            f"{count:,} by sketches, {len(chosen.configs):,} by assembly"
+            f"of {others + count:,} configs {count:,} ranked by their sketches, "
+            f"{len(chosen.configs):,} by assembly, the others by the sketches of those"
         )
         note += f"; {beyond:,} of them are counted, not listed" if beyond else ""
         selection = of_whole_space(chosen.selection, count, others, self.target)
-        dropped = (*chosen.dropped, *left)
+        dropped = (*chosen.dropped, *sketched.left)
         chosen = replace(chosen, dropped=dropped, selection=selection)
         return chosen, replace(sketched, notes=[*sketched.notes, note])
 
@@ -286,22 +277,17 @@ class Funnel:
     def _sketched(
         self, front: ProblemAnalysis, configs: Sequence[Config], budget: Keep, clock: _Clock
     ) -> Sketched:
-        """Sketch all configs; of a large space only those that rank best by tile arithmetic."""
+        """Sketch all configs; of a large space a part, which ranks the others."""
         most = sketches_for(budget, self.scorer.effective_name, len(configs))
-        note, wanted = "", self._asked_for()
-        if len(configs) > WORTH_IT * most:
-            with clock.stage("estimate"):
-                narrow = narrowed(front, configs, most, wanted)
-                estimates = estimated(front, narrow.configs)
-            if not isinstance(estimates, UnreadableKernel):
-                with clock.stage("sketch"):
-                    ranker = Ranker(self.scorer, self.target, "sketch")
-                    sketched = sketch_best(front, estimates, ranker, most, self.sketches)
-                return replace(sketched, unlisted=narrow.unlisted)
-            note = f"all were sketched, since tile arithmetic cannot rank them: {estimates.reason}"
         with clock.stage("sketch"):
-            verdicts = front.verdicts(configs, "sketch", self.sketches)
-        return Sketched(verdicts, [], [note] if note else [])
+            if len(configs) <= WORTH_IT * most:
+                return Sketched(front.verdicts(configs, "sketch", self.sketches), [])
+            chosen = thinned(configs, most, self._asked_for())
+            ranker = Ranker(self.scorer, self.target, "sketch")
+            sketched = sketch_part(front, chosen, ranker, most, self.sketches)
+        beyond = len(configs) - len(chosen)
+        unlisted = (Unlisted("estimate", "estimated_only", beyond),) if beyond else ()
+        return replace(sketched, unlisted=unlisted)
 
 
 def _with_wanted(
@@ -342,7 +328,7 @@ class _Clock:
 
 
 def _nothing_runs(problem: Problem, target: Target, verdicts: Sequence[Verdict]) -> CompileError:
-    tried = [verdict for verdict in verdicts if verdict.dropped_at != "sketch"]
+    tried = [verdict for verdict in verdicts if verdict.dropped_at not in ("sketch", "estimate")]
     rules = Counter(verdict.reasons[0].rule for verdict in tried)
     (rule, count) = rules.most_common(1)[0]
     worst = next(v for v in tried if v.reasons[0].rule == rule)

@@ -290,10 +290,6 @@ class ProblemAnalysis:
             return ConfigSlots()
         return self.judge.slots(config, self._analysed[config][0])
 
-    def kernel(self, config: Config) -> Kernel | None:
-        """Return the parsed TTIR of a config whose work is known; None if it cannot be read."""
-        return self.kernels.get(self._analysed[config][0])
-
     def analysed(self, configs: Iterable[Config]) -> list[Config]:
         """Return the configs whose work is known."""
         return [config for config in configs if config in self._analysed]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import AMD_OPTIONS, Config
@@ -14,13 +13,6 @@ from asmtune.core.records.verdicts import Reason, Selection, Verdict
 from asmtune.predict.score.error import gaps_of
 from asmtune.predict.score.keep import Keep, table_of
 from asmtune.predict.score.scorer import Candidate, Scorer
-
-NEAR_TIE: Final = 0.02
-"""Difference of scores that counts as a tie, for scores that are logarithms: a config predicted
-at most 2% behind the last kept one is not known to be worse."""
-
-TIES_SHARE: Final = 0.25
-"""Most near ties kept, as a share of the configs kept by rank: a flat ranking has many ties."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +40,16 @@ class RankedCut:
         verdicts: of the configs that can run.
         scores: one for each verdict.
         selection: how many ranks are left; None for all.
-        tied: by index, why a config below the cut is kept: it is the best of its tile.
     """
 
     verdicts: tuple[Verdict, ...]
     scores: tuple[float, ...]
     selection: Selection | None
-    tied: Mapping[int, str]
 
     @property
     def most(self) -> int:
         """Number of ranks above the cut."""
         return len(self.verdicts) if self.selection is None else self.selection.ranks
-
-    def keeps(self, index: int) -> bool:
-        """Return whether the verdict of an index is above the cut, or tied with one that is."""
-        return index < self.most or index in self.tied
 
 
 def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) -> RankedCut:
@@ -77,21 +63,18 @@ def rank_and_cut(running: Sequence[Verdict], ranker: Ranker, keep: Keep | None) 
     scores = scorer.score(candidates)
     best_first = sorted(range(len(running)), key=lambda i: -scores[i])
     placed = tuple(running[index] for index in best_first)
-    gaps = gaps_of(scores[index] for index in best_first)
-    name = scorer.effective_name
+    placed_scores = tuple(scores[index] for index in best_first)
     selection = None
     if keep is not None:
-        selection = keep.select(gaps, name, moment, ranker.target)
-    most = selection.ranks if selection else len(placed)
-    near = NEAR_TIE if table_of(name, moment) else 0.0
-    tied = _ties([verdict.config for verdict in placed], gaps, most, near)
-    return RankedCut(placed, tuple(scores[index] for index in best_first), selection, tied)
+        gaps = gaps_of(placed_scores)
+        selection = keep.select(gaps, scorer.effective_name, moment, ranker.target)
+    return RankedCut(placed, placed_scores, selection)
 
 
 def ranked(
     verdicts: Sequence[Verdict], ranker: Ranker, keep: Keep | None, always: Collection[Config]
 ) -> Ranking:
-    """Score the configs that can run; keep the best, near ties of other tiles, and `always`.
+    """Score the configs that can run; keep the best, and `always`.
 
     Raises:
         InputError: `auto` for a scorer whose error is not known.
@@ -102,42 +85,18 @@ def ranked(
         verdict = replace(cut.verdicts[index], rank=index + 1, score=score)
         if verdict.features is not None and (points := ranker.scorer.points(verdict.features)):
             verdict = replace(verdict, points=points)
-        if index in cut.tied:
-            done.append(_noted(verdict, Reason("tile", cut.tied[index])))
-        elif cut.keeps(index) or verdict.config in always:
+        if index < cut.most or verdict.config in always:
             done.append(verdict)
         else:
             text = f"rank {verdict.rank} by {ranker.scorer.name}, {cut.most} are kept"
-            below = _noted(verdict, Reason("rank", text))
-            done.append(replace(below, kept=False, dropped_at="score"))
+            reasons = (Reason("rank", text), *verdict.reasons)
+            done.append(replace(verdict, kept=False, dropped_at="score", reasons=reasons))
     return Ranking(tuple(sorted(done, key=_order)), cut.selection)
-
-
-def _ties(
-    configs: Sequence[Config], gaps: Sequence[float], most: int, near: float
-) -> dict[int, str]:
-    """Return the best of each dropped tile that is near the last kept config, with the reason."""
-    tiles = {tile_of(config) for config in configs[:most]}
-    allowed = math.ceil(most * TIES_SHARE)
-    tied: dict[int, str] = {}
-    for index in range(most, len(configs)):
-        behind = gaps[index] - gaps[most - 1]
-        if len(tied) == allowed or not behind <= near:
-            break
-        if (tile := tile_of(configs[index])) not in tiles:
-            tiles.add(tile)
-            place = f"{behind:.1%} behind" if behind else "level with"
-            tied[index] = f"the best of its tile, {place} the last of {most} kept"
-    return tied
 
 
 def tile_of(config: Config) -> tuple[tuple[str, Any], ...]:
     """Return a key that is equal for configs that differ only in launch options."""
     return tuple(sorted(item for item in config.kwargs.items() if item[0] not in AMD_OPTIONS))
-
-
-def _noted(verdict: Verdict, reason: Reason) -> Verdict:
-    return replace(verdict, reasons=(reason, *verdict.reasons))
 
 
 def _order(verdict: Verdict) -> tuple[int, int]:
@@ -153,8 +112,7 @@ class Shortlist:
     """Configs that a prediction before compiling keeps.
 
     Attributes:
-        configs: to compile: the best, near ties of other tiles, the default, and configs whose
-            sketch cannot be parsed.
+        configs: to compile: the best, the default, and configs whose sketch cannot be parsed.
         dropped: configs that cannot run, then those below the cut, best first.
         selection: how many ranks are compiled; None for all.
     """
@@ -193,7 +151,7 @@ def shortlisted(
         elif not verdict.kept:
             dropped.append(verdict)
     for index, verdict in enumerate(cut.verdicts):
-        if cut.keeps(index) or verdict.config == default:
+        if index < cut.most or verdict.config == default:
             configs.append(verdict.config)
         else:
             dropped.append(_uncompiled(verdict, index + 1, cut.most))

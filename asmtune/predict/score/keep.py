@@ -138,24 +138,24 @@ class Keep:
 
 
 MOST_LOST: Final = {
-    "quarter": ((0.024, 0.034, 0.067), (0.011, 0.048, 0.133)),
-    "tenth": ((0.038, 0.079, 0.2), (0.016, 0.042, 0.2)),
+    "quarter": ((0.025, 0.034, 0.067), (0.008, 0.048, 0.133)),
+    "tenth": ((0.033, 0.026, 0.267), (0.026, 0.046, 0.4)),
 }
-"""Largest losses seen where tile arithmetic chose which part was sketched, against all sketched, by
-that part: for cuts below 10, then from 10 on. Each is the loss of the mean share, of the share that
-nine in ten tasks keep, and the rise of the chance that the best is dropped; the largest over
-scorers and cuts, on 15 tasks (benchmarks/results/first_stage.json)."""
+"""Largest losses seen where a part was sketched, against all sketched, by that part: for cuts below
+10, then from 10 on. Each is the loss of the mean share, of the share that nine in ten tasks keep,
+and the rise of the chance that the best is dropped; the largest over scorers and cuts, on 15 tasks
+(benchmarks/results/first_stage.json)."""
 
 
 def of_whole_space(
     selection: Selection, sketched: int, unsketched: int, target: Target
 ) -> Selection:
-    """Widen a choice among sketched configs by what was lost where tile arithmetic chose these.
+    """Widen a choice among sketched configs by what was lost where a part was sketched.
 
     Args:
         selection: the choice.
         sketched: how many configs were sketched.
-        unsketched: how many tile arithmetic alone has ranked.
+        unsketched: how many were not.
         target: the device that is ranked for.
     """
     if selection.expected_share is None or selection.chance_dropped is None:

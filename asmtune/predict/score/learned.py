@@ -1,18 +1,12 @@
 """`learned`: a forest that predicts how far a candidate is behind the task's best.
 
-Another forest orders the best ranked pair by pair. Both are fitted on timings of many kernels that
-ship with the package, on first use, and kept in the user's cache as plain arrays. They see ratios
-to the target's limits and to the task's other candidates, never a kernel's name. If they cannot be
-used, `roofline` ranks and a note says why.
+It is fitted on timings of many kernels that ship with the package, on first use, and kept in the
+user's cache as plain arrays. It sees ratios to the target's limits and to the task's other
+candidates, never a kernel's name. If it cannot be used, `roofline` ranks and a note says why.
 
-The slowdown of a config against its task's best carries the errors that all configs of the task
-share. A pair of near ties does not: what differs between them is often one of `num_stages`,
-`num_warps`, `maxnreg` or a tile, and the forest is fitted on such differences alone. A config's
-place is the mean over all pairs with the others of the best ranked.
-
-Ranked by pairs as well, 310 recorded tasks of 80 kernels (an H200, each kernel unseen in four
-parts, half of the rows fitted) kept 0.965 and 0.924 of the best speed at the first pick (the 6
-kernels of the oracle, 74 others); by slowdowns alone 0.952 and 0.916.
+A second forest that ordered the best ranked pair by pair was left out: on 439 recorded tasks, each
+kernel unseen, the first pick kept 0.0025 more of the best speed with it (95% over kernels: -0.007
+to 0.011), before compiling 0.0018 (-0.007 to 0.009), and 0.15 in place of 0.44 on the worst task.
 """
 
 from __future__ import annotations
@@ -36,15 +30,7 @@ from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
-from asmtune.predict.score.vectors import (
-    BASE,
-    MICROSECONDS,
-    NAMES,
-    Scale,
-    base_columns,
-    schema,
-    vectors,
-)
+from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
 
 DATA: Final = Path(__file__).with_name("data")
 """The training rows that ship with the package."""
@@ -64,60 +50,6 @@ FEWEST: Final = 5
 
 MOST_MODELS: Final = 4
 """Models kept in the cache, some 20 MiB each."""
-
-
-BEST_RANKED: Final = 40
-"""Configs of a ranking that are compared pair by pair: 20 kept as much of the six kernels, less of
-others. They take 1,560 predictions, some tens of milliseconds."""
-
-SHARE: Final = 0.7
-"""Share of the pairs' order in a score; the rest is the ranking before. 1 kept less of families."""
-
-NEAR: Final = 0.5
-"""Logarithm of the slowdown up to which configs are paired for the fit."""
-
-PAIRS_OF_A_TASK: Final = 160
-PAIR_GROWTH: Final = Growth(trees=32, least_in_leaf=5, columns_tried=0.33)
-
-PAIRS: Final = (NEAR, PAIRS_OF_A_TASK, PAIR_GROWTH)
-"""Everything beside the rows that a fit depends on."""
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedModel:
-    """The fitted forests.
-
-    Attributes:
-        slowdown: predicts the logarithm of a config's time over the task's best.
-        pairs: predicts that of one config over another's; None where there were no near ties.
-    """
-
-    slowdown: Forest
-    pairs: Forest | None
-
-    def save(self, path: Path) -> None:
-        """Write a file a forest, `path` the last.
-
-        Raises:
-            OSError: one cannot be written.
-        """
-        if self.pairs is not None:
-            self.pairs.save(_pairs_file(path))
-        self.slowdown.save(path)
-
-    @classmethod
-    def load(cls, path: Path, identity: str) -> LearnedModel:
-        """Read what `save` wrote.
-
-        Raises:
-            ParseError: a file is missing, damaged, or another's.
-        """
-        pairs = Forest.load(_pairs_file(path), columns_of_pairs(len(BASE)), identity)
-        return cls(Forest.load(path, len(NAMES), identity), pairs)
-
-
-def _pairs_file(path: Path) -> Path:
-    return path.with_suffix(".pairs.npz")
 
 
 @dataclass(frozen=True)
@@ -208,8 +140,8 @@ class Learned(Scorer):
         return [task for task in tasks if task.kernel != self.except_kernel]
 
     @cached_property
-    def _model(self) -> LearnedModel | None:
-        """Return the forests, from the cache or fitted anew."""
+    def _model(self) -> Forest | None:
+        """Return the forest, from the cache or fitted anew."""
         if isinstance(self._examples, str):
             return None
         tasks = self._tasks
@@ -221,19 +153,19 @@ class Learned(Scorer):
         identity = self._identity()
         path = self.settings.cache_dir / "models" / f"{identity}.npz"
         with contextlib.suppress(ParseError):
-            return LearnedModel.load(path, identity)
+            return Forest.load(path, len(NAMES), identity)
         model = fit(tasks, self.settings.jobs, identity)
         with contextlib.suppress(OSError):  # It is fitted again in the next process.
             model.save(path)
             # Delete the oldest forests, of other versions or rows.
             files = sorted(path.parent.glob("*.npz"), key=lambda kept: -kept.stat().st_mtime)
-            for old in files[2 * MOST_MODELS :]:
+            for old in files[MOST_MODELS:]:
                 old.unlink(missing_ok=True)
         return model
 
     def _identity(self) -> str:
         """Return a digest of everything that the forest depends on."""
-        how = (GROWTH, MOST_SLOWDOWN, SLOW_WEIGHT, PAIRS)
+        how = (GROWTH, MOST_SLOWDOWN, SLOW_WEIGHT)
         rows = [path.read_bytes() for path in self.sources]
         versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
         return digest(schema(), repr(how), *versions, *rows)
@@ -251,78 +183,21 @@ def _number(dtype: str) -> str:
     return dtype if dtype.startswith(("fp", "bf")) else ""
 
 
-def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> LearnedModel:
-    """Fit a model on tasks; the result does not depend on the number of jobs."""
+def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
+    """Fit a forest on tasks; the result does not depend on the number of jobs."""
     rows = np.concatenate([task.vectors for task in tasks])
     slowdown = np.concatenate([task.slowdown for task in tasks])
     weights = np.exp(-SLOW_WEIGHT * np.minimum(slowdown, 3.0))
     slowdown = np.minimum(slowdown, MOST_SLOWDOWN)
-    forest = Forest.fit(rows, slowdown, GROWTH, weights=weights, jobs=jobs, identity=identity)
-    return LearnedModel(forest, fit_pairs(tasks, jobs, identity))
+    return Forest.fit(rows, slowdown, GROWTH, weights=weights, jobs=jobs, identity=identity)
 
 
-def rank(model: LearnedModel, base: NDArray[np.float32]) -> NDArray[np.float64]:
+def rank(forest: Forest, base: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return scores of all candidates of a task, from their `vectors.base_columns`."""
-    scale = Scale.of(base)
-    return ranked_at(model, base, scale)
+    return ranked_at(forest, base, Scale.of(base))
 
 
-def ranked_at(model: LearnedModel, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
+def ranked_at(forest: Forest, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
     """Return scores of some candidates of a task, whose scale is that of all of them."""
     roofline = base[:, 0] - scale.least[0]
-    scores = np.asarray(-model.slowdown.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)
-    return scores if model.pairs is None else reordered(model.pairs, base, scale, scores)
-
-
-def fit_pairs(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest | None:
-    """Fit a forest on pairs of near ties; None if no task has any."""
-    draws = np.random.default_rng(0)
-    rows, behind = [], []
-    for task in tasks:
-        near = np.flatnonzero(task.slowdown < NEAR)
-        one, other = draws.choice(near, (2, PAIRS_OF_A_TASK))
-        one, other = one[one != other], other[one != other]
-        rows.append(_pair_columns(task.base, task.scale, one, other))
-        behind.append(task.slowdown[one] - task.slowdown[other])
-    if not sum(map(len, behind)):
-        return None
-    columns, values = np.concatenate(rows), np.concatenate(behind)
-    return Forest.fit(columns, values, PAIR_GROWTH, jobs=jobs, identity=identity)
-
-
-def columns_of_pairs(base_columns: int) -> int:
-    """Return how many columns a pair has, for configs of a number of base columns."""
-    return 2 * base_columns + MICROSECONDS
-
-
-def reordered(
-    forest: Forest, base: NDArray[np.float32], scale: Scale, scores: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the scores of a ranking, those of the best ranked moved by their pairs.
-
-    Args:
-        forest: what `fit_pairs` returned.
-        base: `vectors.base_columns` of all candidates.
-        scale: of all candidates.
-        scores: higher is better; differences are logarithms of times.
-    """
-    best = np.argsort(-scores, kind="stable")[:BEST_RANKED]
-    count = len(best)
-    one, other = np.nonzero(~np.eye(count, dtype=np.bool_))
-    behind = np.zeros((count, count))
-    behind[one, other] = forest.predict(_pair_columns(base, scale, best[one], best[other]))
-    # Each pair is asked both ways, and the answers differ in more than their sign. The sum is twice
-    # the logarithm: the scores exaggerate as well.
-    ahead = (behind.T - behind).mean(axis=1)
-    moved = scores.copy()
-    moved[best] += SHARE * (scores[best].mean() + ahead - scores[best])
-    return moved
-
-
-def _pair_columns(
-    base: NDArray[np.float32], scale: Scale, one: NDArray[np.intp], other: NDArray[np.intp]
-) -> NDArray[np.float32]:
-    """Return a row a pair: its difference, and where its middle lies in the task and at all."""
-    middle = (base[one] + base[other]) / 2
-    parts = (base[one] - base[other], middle - scale.median, middle[:, :MICROSECONDS])
-    return np.hstack(parts).astype(np.float32)
+    return np.asarray(-forest.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)

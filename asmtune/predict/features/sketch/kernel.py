@@ -20,7 +20,7 @@ from asmtune.predict.features.chain import (
     Action,
     InstructionStep,
 )
-from asmtune.predict.features.sketch.demand import MEMORY, Alignment, Demand, Run, Spread
+from asmtune.predict.features.sketch.demand import MEMORY, Demand, Spread
 from asmtune.predict.features.sketch.layouts import WARP, read_aliases
 from asmtune.predict.features.sketch.memory import Sums, add_access, expected_bytes, vector_of
 from asmtune.predict.features.sketch.tiles import TILES, Tile, add_product
@@ -162,8 +162,8 @@ class SketchedKernel:
         tree = build_tree(parse_ttir(ttgir))
         self.values = Values(tree, read_aliases(ttgir), num_warps)
         self.spread = Spread(self.values)
-        self._alignment = Alignment(self.values, self.spread, ttgir)
-        self.runs = self._vectors()
+        accesses = (node for node in tree.nodes() if node.name in MEMORY)
+        self.runs = {node: vector_of(self.values, node) for node in accesses}
         wanted = {value: run for node, run in self.runs.items() for value in _addressing(node)}
         self.demand = Demand(self.values, wanted)
         self._places: dict[int, int] = {}
@@ -179,19 +179,6 @@ class SketchedKernel:
             if body.owner is None or body.owner.name not in ("tt.reduce", "tt.scan"):
                 for node in body.nodes:
                     self._walk(node)
-
-    def _vectors(self) -> dict[Node, Run]:
-        """Return axis and elements of each access: as wide as layout and mask allow."""
-        vectors: dict[Node, Run] = {}
-        for body in self.values.tree.bodies:
-            for node in body.nodes:
-                if node.name in MEMORY:
-                    axis, run = vector_of(self.values, node)
-                    for value in node.operands[1:]:
-                        if self.values.kind(value).bits == 1:  # A mask.
-                            run = min(run, self._alignment.run_of(value, axis))
-                    vectors[node] = (axis, run)
-        return vectors
 
     def elements(self, value: int) -> int:
         """Return the different elements of a value that a thread computes; 1 for a scalar."""

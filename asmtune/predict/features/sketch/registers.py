@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Final, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Final
 
 from asmtune.core.hardware.model import Target
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.ttir.tree import Body, Node
-from asmtune.predict.features.sketch.demand import Run
+from asmtune.predict.features.sketch.kernel import SketchedKernel
 from asmtune.predict.features.sketch.layouts import kind_of, number
-from asmtune.predict.features.sketch.memory import Sums
-from asmtune.predict.features.sketch.values import Kind, Values, is_pointwise
+from asmtune.predict.features.sketch.values import Kind, is_pointwise
 
 BASE: Final = 12.0
 """Registers that every kernel needs beside its values."""
@@ -84,41 +79,13 @@ _WHOLE: Final = _PRODUCTS | frozenset({"tt.scan", "ttg.convert_layout", "scf.for
 """Operations that need all elements of an operand at once."""
 
 
-Words = NDArray[np.float64]
-
-
-class HasElementCounts(Protocol):
-    """Values, the elements of each, and sums by segment, from which live registers are counted."""
-
-    values: Values
-    sums: list[Sums]
-
-    @property
-    def runs(self) -> Mapping[Node, Run]:
-        """Return the elements that one instruction of each global access moves."""
-
-    def elements(self, value: int) -> float:
-        """Return the different elements of a value that are kept in registers."""
-
-
-def most_registers(target: Target, warps: int, cap: int | None) -> int:
-    """Return the most registers that a thread can be given."""
-    per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
-    most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
-    return min(most, int(cap)) if cap else most
-
-
-def fitted(wanted: Words, most: Words) -> tuple[Words, Words]:
-    """Return the registers as allocated, and the words that do not fit, an element a config."""
-    units = -(-np.trunc(wanted) // _UNIT) * _UNIT
-    return np.minimum(units, most), np.maximum(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
-
-
 def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
     """Return the registers as allocated, and the words that do not fit."""
-    most = most_registers(target, warps, cap)
-    registers, spilled = fitted(np.array(wanted), np.array(float(most)))
-    return int(registers), float(spilled)
+    per_thread = target.registers_per_sm // (warps * target.warp_size) // _UNIT * _UNIT
+    most = min(target.max_registers_per_thread, max(_UNIT, per_thread))
+    most = min(most, int(cap)) if cap else most
+    units = -(-int(wanted) // _UNIT) * _UNIT
+    return min(units, most), max(0.0, wanted - most * (1.0 + _SLACK)) * _SPILLED
 
 
 class LiveRegisters:
@@ -133,7 +100,7 @@ class LiveRegisters:
     - Integers that are sums and products of indices are mostly computed again where they are used.
     """
 
-    def __init__(self, kernel: HasElementCounts) -> None:
+    def __init__(self, kernel: SketchedKernel) -> None:
         self._kernel = kernel
         self._born: dict[int, int] = {}
         self._dies: dict[int, int] = {}
