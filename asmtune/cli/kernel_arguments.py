@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
@@ -78,6 +80,14 @@ class KernelArguments:
     grid: str | None = None
     only: str | None = None
     space: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Return what names a function on the command line, after a command."""
+        many = [("--arg", one) for one in self.values] + [("--axis", one) for one in self.axes]
+        one = [("--grid", self.grid), ("--kernel", self.only), ("--space", self.space)]
+        given = [word for pair in (*many, *one) if pair[1] is not None for word in pair]
+        return shlex.join(map(str, (self.kernel, *given)))
 
     def load(self, target: Target) -> list[LoadedKernel]:
         """Make problems, on meta tensors, and their spaces: one for each launch.
@@ -170,6 +180,25 @@ class KernelArguments:
             names = ", ".join(dict.fromkeys(one.problem.name for one in loaded))
             raise InputError(f"--kernel {self.only}: {self.kernel} launches {names}")
         return chosen
+
+
+def with_functions(
+    kernels: Sequence[str], options: KernelArguments, *, is_shaped: bool
+) -> list[str | KernelArguments]:
+    """Give the functions among kernels their options; names of modules stay.
+
+    Raises:
+        InputError: there is no such kernel, or an option is for functions or modules alone.
+    """
+    for kernel in kernels:
+        check_reference(kernel)
+    functions = [kernel for kernel in kernels if ":" in kernel]
+    if not functions and options != KernelArguments(options.kernel):
+        words = "--axis, --arg, --grid, --kernel and --space"
+        raise InputError(f"{words} are for a function, named as file.py:function")
+    if functions and is_shaped and len(functions) == len(kernels):
+        raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
+    return [replace(options, kernel=one) if one in functions else one for one in kernels]
 
 
 def _gpu(target: Target) -> AssumedGpu:

@@ -11,7 +11,6 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.plain_functions import assumptions_of
 from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
@@ -143,10 +142,8 @@ def _of_module(
 
 
 def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
-    problem = kernel.problem
-
-    miss, notes = StoreLookup("miss"), assumptions_of(problem)
-    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, notes)
+    problem, miss = kernel.problem, StoreLookup("miss")
+    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, kernel.notes)
 
 
 class _Stored:
