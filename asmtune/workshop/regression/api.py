@@ -68,10 +68,14 @@ def bench(
         raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
     sources = listed(kernels)
     check_inputs(listed(shapes), dtype)
+    for kernel in sources:
+        if not isinstance(kernel, KernelArguments):
+            kernel_module(kernel)
+    from asmtune.measure.timing.nvml import device_name
     from asmtune.workshop.regression.plan import BenchRequest, plan_lines
     from asmtune.workshop.regression.processes import time_plan
 
-    request = BenchRequest(sources, listed(shapes), dtype, _bench_device(sources))
+    request = BenchRequest(sources, listed(shapes), dtype, device_name())
     plan = request.plan(settings or Settings.from_environment())
     for line in plan_lines(plan):
         progress(line)
@@ -171,22 +175,3 @@ def _share(option: str, value: float, most: float) -> float:
     if not 0 < value <= most:
         raise InputError(f"{option}={value!r}: expected a share above 0 and up to {most:g}")
     return value
-
-
-def _bench_device(kernels: Sequence[KernelSource | KernelArguments]) -> str:
-    """Name this machine's GPU, after making sure that the kernels exist.
-
-    Raises:
-        InputError: a kernel is unknown.
-        NoGpuError: there is no GPU.
-    """
-    import torch
-
-    for kernel in kernels:
-        if not isinstance(kernel, KernelArguments):
-            kernel_module(kernel)
-    if not torch.cuda.is_available():
-        raise NoGpuError("bench needs a CUDA GPU; PyTorch finds none on this machine")
-    from asmtune.measure.timing.nvml import device_name
-
-    return device_name()

@@ -96,10 +96,8 @@ class BenchRequest:
         lookup = find_tuned(*key, existing_store(settings))
         own = partial(queue.space.matching, **problem.shape)
         assignments = ",".join(f"{name}={value}" for name, value in sizes.items())
-        command = f"asmtune tune {queue.reference} --shape {assignments}"
-        return _stored_row(
-            subject, queue.reference, lookup, own, f"{command} --dtype {queue.dtype}"
-        )
+        command = f"asmtune tune {queue.reference} --shape {assignments} --dtype {queue.dtype}"
+        return _stored_row(subject, queue.reference, lookup, own, command)
 
     def _launch_rows(
         self, function: KernelArguments, settings: Settings
@@ -125,7 +123,8 @@ class BenchRequest:
                 command = f"asmtune tune {function.words}"
                 row = _stored_row(subject, function.kernel, lookup, own, command)
             if isinstance(row, BenchRow):
-                row = replace(row, function=asdict(function), place=place)
+                made_by = asdict(function)
+                row = replace(row, function=made_by, place=place, notes=loaded.notes)
             yield row
 
 
@@ -194,6 +193,7 @@ def plan_lines(plan: BenchPlan) -> Iterator[str]:
     """Say what cannot be timed, and which configs may be out of date."""
     for missed in plan.missed:
         yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
+    yield from dict.fromkeys(note for row in plan.rows for note in row.notes)
     stale = [row for row in plan.rows if row.remark]
     if stale:
         yield (

@@ -157,6 +157,7 @@ class BenchRow:
         remark: why the record is stale; empty if it is not.
         function: of a function's launch, the fields of `KernelArguments` that make it.
         place: of the launch, among those that the function makes.
+        notes: what is assumed about the launch.
     """
 
     reference: str
@@ -166,6 +167,7 @@ class BenchRow:
     remark: str
     function: Mapping[str, Any] = field(default_factory=dict)
     place: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def test_all_fail(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("{}/doubled.py",), "--output run.json"),
         (("{}/doubled.py", "-o", "{}/none/run.json"), "no such folder"),
         (("matmull", "-o", "{}/r.json"), "'matmull'"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--arg", "x=1"), "are for a function"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--arg", "x=1"), "--arg is for a function"),
         (("{}/doubled.py:kernel", "-o", "{}/r.json", "--shape", "n=1"), "give a function --arg"),
         (("{}/doubled.py:kernel", "-o", "{}/r.json", "--arg", "x=1"), "no parameter 'x'"),
         (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "lacks n"),
