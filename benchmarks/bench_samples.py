@@ -22,7 +22,8 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.measure.timing.nvml import device_name
-from asmtune.workshop.regression.processes import BenchRequest, Collected, Processes
+from asmtune.workshop.regression.plan import BenchRequest
+from asmtune.workshop.regression.processes import Collected, Processes
 from asmtune.workshop.regression.run import BenchRow, run_to_json
 from benchmarks.harness import RESULTS, provenance
 

@@ -157,7 +157,7 @@ def test_bench_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(MeasureError) as raised:
         asmtune.bench("softmax")
-    assert str(raised.value) == "bench needs a CUDA GPU; PyTorch finds none on this machine"
+    assert "needs a CUDA GPU" in str(raised.value)
     with pytest.raises(InputError, match="unknown kernel 'softmaxx'"):
         asmtune.bench("softmaxx")
     with pytest.raises(InputError, match="processes=0: give a number from 1 to 200"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
@@ -79,10 +81,18 @@ class KernelArguments:
     only: str | None = None
     space: str | None = None
 
-    def load(self, target: Target) -> list[LoadedKernel]:
+    @property
+    def words(self) -> str:
+        """Return what names a function on the command line, after a command."""
+        many = [("--arg", one) for one in self.values] + [("--axis", one) for one in self.axes]
+        one = [("--grid", self.grid), ("--kernel", self.only), ("--space", self.space)]
+        given = [word for pair in (*many, *one) if pair[1] is not None for word in pair]
+        return shlex.join(map(str, (self.kernel, *given)))
+
+    def load(self, target: Target, place: str = "meta") -> list[LoadedKernel]:
         """Make problems, on meta tensors, and their spaces: one for each launch.
 
-        A file is imported, and a host function called, as on the target.
+        A file is imported, and a host function called, as on the target, on tensors of a place.
 
         Raises:
             InputError: an argument is malformed or does not fit the kernel.
@@ -90,39 +100,27 @@ class KernelArguments:
         axes = unique("--axis", map(parse_axis, self.axes))
         Space(axes)  # all of this is refused before PyTorch and the kernel's file are imported
         unique("--arg", map(named_text, self.values))
-        check_reference(self.kernel)
+        is_shaped = bool(self.shape or self.dtype)
+        with_functions([self.kernel], replace(self, axes=()), is_shaped=is_shaped)
         if self.space not in (None, AUTO):
             raise InputError(
                 f"--space {self.space}: expected auto; --axis NAME=V1,V2 gives an axis"
             )
         if ":" in self.kernel:
-            if self.shape is not None or self.dtype is not None:
-                raise InputError(
-                    "--shape and --dtype are for kernel modules; give a function --arg"
-                )
-            return self._function(target, axes)
-        options = {
-            "--arg": self.values,
-            "--grid": self.grid,
-            "--kernel": self.only,
-            "--space": self.space,
-        }
-        for option, given in options.items():
-            if given:
-                raise InputError(f"{option} is for a function, named as file.py:function")
+            return self._function(target, axes, place)
         check_inputs((), self.dtype)
         shape = None if self.shape is None else parse_assignments(self.shape, "--shape")
         with nullcontext() if self.kernel in kernel_names() else importing_for(_gpu(target)):
             module = load_kernel_module(self.kernel)
         return [load_kernel(module, shape=shape, dtype=self.dtype, axes=axes)]
 
-    def one(self, target: Target) -> LoadedKernel:
+    def one(self, target: Target, place: str = "meta") -> LoadedKernel:
         """Load as `load` does, for a command that takes one kernel.
 
         Raises:
             InputError: a host function launches several.
         """
-        loaded = self.load(target)
+        loaded = self.load(target, place)
         if len(loaded) > 1:
             names = ", ".join(dict.fromkeys(one.problem.name for one in loaded))
             raise InputError(
@@ -131,7 +129,9 @@ class KernelArguments:
             )
         return loaded[0]
 
-    def _function(self, target: Target, axes: dict[str, list[object]]) -> list[LoadedKernel]:
+    def _function(
+        self, target: Target, axes: dict[str, list[object]], place: str
+    ) -> list[LoadedKernel]:
         from asmtune.runtime.offline.host_arguments import parse_arguments
         from asmtune.runtime.offline.host_functions import (
             host_launches,
@@ -144,7 +144,7 @@ class KernelArguments:
             function, module = load_named(self.kernel), import_module(where)
             if is_host_function(function):
                 given = parse_arguments(function, self.values, self.kernel)
-                loaded = host_launches(function, given, gpu, self.kernel, module)
+                loaded = host_launches(function, given, gpu, self.kernel, module, place)
                 chosen = map(self._proposed, self._chosen(loaded))
                 return [with_options(one, axes, self.grid) for one in chosen]
             if self.only is not None:
@@ -170,6 +170,27 @@ class KernelArguments:
             names = ", ".join(dict.fromkeys(one.problem.name for one in loaded))
             raise InputError(f"--kernel {self.only}: {self.kernel} launches {names}")
         return chosen
+
+
+def with_functions(
+    kernels: Sequence[str], options: KernelArguments, *, is_shaped: bool
+) -> list[str | KernelArguments]:
+    """Give the functions among kernels their options; names of modules stay.
+
+    Raises:
+        InputError: there is no such kernel, or an option is for functions or modules alone.
+    """
+    for kernel in kernels:
+        check_reference(kernel)
+    functions = [kernel for kernel in kernels if ":" in kernel]
+    names = ("--axis", "--arg", "--grid", "--kernel", "--space")
+    values = (options.axes, options.values, options.grid, options.only, options.space)
+    given = [name for name, value in zip(names, values, strict=True) if value]
+    if given and not functions:
+        raise InputError(f"{given[0]} is for a function, named as file.py:function")
+    if functions and is_shaped and len(functions) == len(kernels):
+        raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
+    return [replace(options, kernel=one) if one in functions else one for one in kernels]
 
 
 def _gpu(target: Target) -> AssumedGpu:

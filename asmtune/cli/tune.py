@@ -176,6 +176,8 @@ def _host_plan(asked: KernelArguments, options: TuneOptions, ranked_by: Target |
     from asmtune.runtime.offline.tuning_queue import HostLaunches, target_here
 
     launches = asked.load(ranked_by or target_here())
+    for note in dict.fromkeys(note for one in launches for note in one.notes):
+        print_line(f"asmtune: {note}", err=True)
     queue = HostLaunches(launches, bool(asked.axes or asked.space))
     return _Plan(options, len(launches), queue.results)
 

@@ -31,7 +31,7 @@ class AssumedTensors(MetaValues):
     """Makes tensors for "cuda" on another device, and has them say that they are on "cuda:0".
 
     Args:
-        place: "meta", or "cpu" for functions that read the values of large tensors.
+        place: "meta", or "cpu" or "cuda" where values are read, or launches shall run.
         asked: is called where a tensor is made for the GPU.
     """
 
@@ -66,7 +66,7 @@ class AssumedTensors(MetaValues):
             func, args, kwargs = torch.Tensor.to, (args[0], self._place), {}
         args = self.placed(args, "")
         kwargs = {key: self.placed(value, key) for key, value in (kwargs or {}).items()}
-        if self._place == "cpu":
+        if self._place != "meta":
             return func(*args, **kwargs)
         inputs = tensors_in((args, kwargs))
         if name in _READS and any(one.is_meta for one in inputs):

@@ -125,7 +125,7 @@ class Problem:
 
         The numbers among `sizes`, by default among all parameters, identify it.
         """
-        names = jit_function(kernel).arg_names
+        names = kernel.arg_names
         numbers = {n: values[n] for n in sizes or names if isinstance(values.get(n), int | float)}
         options = frozenset(values.keys() - set(names))
         return cls(kernel, values, grid, numbers, options=options, index_values=index_values or {})

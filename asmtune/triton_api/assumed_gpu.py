@@ -180,7 +180,7 @@ class AssumedGpu:
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
             if not self._is_active and own_run is not None:
                 return own_run(kernel, *args, grid=grid, warmup=warmup, **kwargs)
-            if warmup and own_run is not None and isinstance(kernel, JITFunction):
+            if warmup and own_run is not None:
                 return self._compiled(own_run, kernel, args, kwargs)
             return self._hand_over(kernel, grid, args, kwargs)
 
@@ -194,8 +194,13 @@ class AssumedGpu:
         self.was_asked = True
         self.launched(Launch(kernel, grid, args, kwargs))
 
-    def _compiled(self, run: Any, kernel: Any, args: tuple[Any, ...], kwargs: Any) -> _Compiled:
+    def _compiled(self, run: Any, kernel: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
         """Compile a kernel as its `warmup` does, for this GPU."""
+        if not isinstance(kernel, JITFunction):
+            made = run(kernel, *args, grid=(1,), warmup=True, **kwargs)
+            if made is None:
+                raise AssumedGpuError("warmup compiles nothing under Triton's interpreter")
+            return made
         caches = dict(kernel.device_caches)
         kernel.device_caches.clear()
         try:

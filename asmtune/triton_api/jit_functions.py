@@ -69,7 +69,7 @@ def jit_function(kernel: Any) -> Any:
 
 def is_gluon(kernel: Any) -> bool:
     """Return whether a kernel is written in Gluon, whose front end makes TTGIR and no TTIR."""
-    test = getattr(jit_function(kernel), "is_gluon", None)
+    test = getattr(innermost(kernel), "is_gluon", None)
     return callable(test) and bool(test())
 
 

@@ -90,3 +90,43 @@ def test_bench_and_check(doubled: Path) -> None:
     document["environment"]["gpu"] = "another"
     slow.write_text(json.dumps(document))
     assert asmtune("check", str(slow), "--baseline", str(base)).returncode == 3
+
+
+HOSTS = """
+import torch, triton
+import triton.language as tl
+
+SMS = torch.cuda.get_device_properties(0).multi_processor_count
+
+@triton.jit
+def doubled(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+configs = [triton.Config({"BLOCK": size}) for size in (128, 1024)]
+tuned = triton.autotune(configs, key=["n"])(doubled)
+
+def both(x):
+    assert SMS > 1
+    tuned[lambda values: (triton.cdiv(x.numel(), values["BLOCK"]),)](x, x.numel())
+    half = x[: x.numel() // 16]
+    doubled[(triton.cdiv(half.numel(), 512),)](half, half.numel(), BLOCK=512, num_warps=2)
+"""
+
+
+def test_bench_of_a_host_function(cache_dir: Path) -> None:
+    """A launch is timed on what `tune` has stored for it, one that nothing tunes as it is made."""
+    path = cache_dir / "hosts.py"
+    path.write_text(HOSTS)
+    host = (f"{path}:both", "--arg", "x=fp32[16777216]")
+    run = ("bench", *host, "--processes", "2", "--output", str(cache_dir / "run.json"))
+    done = asmtune(*run)
+    assert done.returncode == 1, done.stderr
+    assert "both/doubled" in done.stderr
+    assert asmtune("tune", *host, "--effort", "quick").returncode == 0
+    done = asmtune(*run)
+    assert done.returncode == 0, done.stderr
+    large, small = json.loads((cache_dir / "run.json").read_text())["rows"]
+    assert (large["layer"], small["layer"]) == ("store", "launch")
+    assert small["config"]["num_warps"] == 2
+    assert min(map(min, large["samples"])) > max(sorted(s)[len(s) // 2] for s in small["samples"])

@@ -359,6 +359,14 @@ def test_each_device_has_its_plans_and_its_stream(c_part: Any) -> None:
     assert [args[3] for args in made.relayed] == [99, 100]
 
 
+def test_a_thread_without_a_context_is_left_to_triton(c_part: Any, driver: FakeDriver) -> None:
+    """Triton gives such a thread a context; the driver alone would fail."""
+    made = Planned(c_part)
+    made.plan(X, 4096, 0.5, 128)
+    driver.expect([8, 4, 4, 8, 8], context=False)
+    assert made.launcher[(1,)](X, 4096, 0.5, 128) == "slow"
+
+
 def test_a_drivers_error_is_raised_as_tritons(c_part: Any, driver: FakeDriver) -> None:
     """Programs that catch Triton's error for a fault catch this one."""
     made = Planned(c_part)

@@ -203,6 +203,14 @@ def test_an_entry_that_is_not_as_expected_goes_through_triton() -> None:
     assert plan.function == 0
 
 
+def test_defaults_and_configs_fill_what_a_launch_leaves_out() -> None:
+    """A runtime parameter that the config sets is a constant of the plan."""
+    given = {name: value for name, value in GIVEN.items() if name != "n"}
+    plan = planned(scalars, given, {"B": 64, "n": 48})
+    assert plan.slots[1] == (3, -1, 48)
+    assert plan.values[1] == 48
+
+
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook", "pre_run_hooks"])
 def test_no_plan_under_hooks(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a profiler listens, Triton launches; the lists are those that a launcher watches."""

@@ -85,15 +85,12 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
 
 def assumptions_of(problem: Problem) -> tuple[str, ...]:
     """List the assumptions of a report on a plain function, a sentence each."""
-    notes = []
     unsized = [n for n, v in problem.arguments.items() if isinstance(v, Pointer)]
-    if unsized:
-        dtype = dtype_of(problem.arguments[unsized[0]])
-        notes.append(
-            f"the size of {', '.join(unsized)} is unknown, so that bytes read twice count "
-            f'twice; give it as --arg "{unsized[0]}={dtype}[n]"'
-        )
-    return tuple(notes)
+    if not unsized:
+        return ()
+    dtype = dtype_of(problem.arguments[unsized[0]])
+    text = f"the size of {', '.join(unsized)} is unknown, so that bytes read twice count twice"
+    return (f'{text}; give it as --arg "{unsized[0]}={dtype}[n]"',)
 
 
 def _argument(kernel: Any, text: str) -> tuple[str, Any]:

@@ -56,20 +56,20 @@ class HostArguments:
         """Return the bytes of its tensors."""
         return sum(one.nbytes for one in tree_leaves((self.args, self.kwargs)) if is_tensor(one))
 
-    def drawn(self) -> HostArguments:
-        """Return them with tensors of the CPU, which hold random numbers or what is known."""
+    def drawn(self, place: str) -> HostArguments:
+        """Return them with tensors of a place, which hold random numbers or what is known."""
         values = {id(tensor): value for tensor, value in self.known}
-        args, kwargs = tree_map(lambda one: _drawn(one, values), (self.args, dict(self.kwargs)))
-        return HostArguments(args, kwargs)
+        whole = (self.args, dict(self.kwargs))
+        return HostArguments(*tree_map(lambda one: _drawn(one, values, place), whole))
 
 
-def _drawn(value: Any, known: Mapping[int, Any]) -> Any:
-    """Return a tensor of the CPU for one of the meta device: random or known numbers, or zeros."""
+def _drawn(value: Any, known: Mapping[int, Any], place: str) -> Any:
+    """Return a tensor for one of the meta device: random or known numbers, or zeros."""
     if not is_tensor(value) or not value.is_meta:
         return value
     if id(value) in known:
-        return known[id(value)]
-    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="cpu")
+        return known[id(value)].to(place)
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=place)
     if value.dtype is not torch.bool and not value.dtype.is_floating_point:
         return made.zero_()
     generator = torch.Generator("cpu").manual_seed(0)
@@ -176,3 +176,34 @@ def _parts(text: str) -> Iterator[str]:
             part += letter
     if part.strip():
         yield part.strip()
+
+
+_SIZE: Final = re.compile(r"[\w.]+(?=[^\[\]]*\])")
+"""A word in the innermost brackets of a text."""
+
+
+def filled_in(text: str, values: Mapping[str, Any]) -> str:
+    """Replace names in an argument that is a name, and in the sizes of its tensors."""
+    sized = _SIZE.sub(lambda size: str(values.get(size[0], size[0])), text)
+    return str(values.get(text, sized))
+
+
+def named_sizes(values: Sequence[str], least: int) -> tuple[dict[str, str], dict[str, int]]:
+    """Return a host function's arguments with names for the sizes of their tensors, and the sizes.
+
+    A size that is written as a number is named by its first place, as `x.0` of `x=fp16[4096,64]`:
+    equal numbers stay equal.
+
+    Raises:
+        InputError: there is no size of `least` or more.
+    """
+    texts, names, sizes = unique("--arg", map(named_text, values)), dict[str, str](), {}
+    for name, text in texts.items():
+        for place, size in enumerate(_SIZE.findall(text)):
+            number = texts.get(size, size)
+            if number.isdecimal() and int(number) >= least:
+                named = size if size in texts else names.setdefault(size, f"{name}.{place}")
+                sizes[named] = int(number)
+    if not sizes:
+        raise InputError(f"no --arg gives a size of {least} or more, as in x=fp16[64,64]")
+    return {name: filled_in(text, names) for name, text in texts.items()}, sizes

@@ -39,7 +39,6 @@ from asmtune.triton_api.jit_functions import (
     is_gluon,
     is_kernel,
     is_source_of_kernel,
-    jit_function,
     plain_name,
 )
 
@@ -117,7 +116,7 @@ def _captured(
     """Call a function as on a GPU, on tensors of a place."""
     launches: list[Launch] = []
     failure: Exception | None = None
-    own = given.drawn() if place == "cpu" else given
+    own = given if place == "meta" else given.drawn(place)
     before, gpu.launched = gpu.launched, launches.append
     try:
         with on_assumed_gpu(gpu, place) as tensors:
@@ -151,13 +150,14 @@ def host_launches(
     gpu: AssumedGpu,
     where: str,
     module: ModuleType | None = None,
+    place: str = "meta",
 ) -> list[LoadedKernel]:
     """Call a function as on a GPU; return each launch that it makes, equal ones once.
 
-    If it reads values of its tensors, it is called once more on tensors of the CPU, of random
-    numbers. Where it fails after launches, as a test of their results does, these are returned.
-    What it prints goes to stderr if a module of the user's is given, in which it is
-    defined.
+    Its tensors are of the meta device, or of the `place` where the launches shall run. If it reads
+    values of its tensors, it is called once more on tensors of the CPU, of random numbers. Where it
+    fails after launches, as a test of their results does, these are returned. What it prints goes
+    to stderr if a module of the user's is given, in which it is defined.
 
     Raises:
         InputError: it launches nothing.
@@ -170,8 +170,8 @@ def host_launches(
 
     missed = None if module is None else left_out(module)
     notes = [] if missed is None else [missed]
-    made = _captured(call, given, gpu, "meta")
-    if made.wants_values and given.nbytes <= MOST_ON_HOST:
+    made = _captured(call, given, gpu, place)
+    if place == "meta" and made.wants_values and given.nbytes <= MOST_ON_HOST:
         drawn = _captured(call, given, gpu, "cpu")
         if len(drawn.launches) > len(made.launches) or drawn.failure is None:
             made = drawn
@@ -244,8 +244,7 @@ def _form(value: Any) -> Any:
 def _loaded(launch: Launch, known: AssumedTensors, notes: tuple[str, ...]) -> LoadedKernel:
     """Make the problem and the space of a launch."""
     kernel, listed = launch.kernel, launch.listed
-    names = jit_function(kernel).arg_names
-    values = {**dict(zip(names, launch.args, strict=False)), **launch.kwargs}
+    values = {**dict(zip(kernel.arg_names, launch.args, strict=False)), **launch.kwargs}
     space = space_of(kernel)
     if space is not None and listed is not None:
         space = Space.from_configs(listed)
@@ -256,7 +255,7 @@ def _loaded(launch: Launch, known: AssumedTensors, notes: tuple[str, ...]) -> Lo
             given["num_warps"] = usual_warps(*given.get("num_warps", ()))
         space = Space(given or {"num_warps": usual_warps()[:1]})
     tables = {
-        name: replace(table, source=f"the values that {jit_function(kernel).__name__} is given")
+        name: replace(table, source=f"the values that {plain_name(kernel)} is given")
         for name, tensor in values.items()
         if is_index(tensor) and tensor.is_meta
         if not isinstance(table := values_of(known.values(tensor), ""), str)

@@ -226,7 +226,8 @@ class HostLaunches:
     def results(self, machine: TuningGpu) -> Iterator[TuningResult]:
         """Tune each launch and yield its result; one that fails stops no other."""
         for loaded in self.launches:
-            request = of_one_config("input", "launch", partial(self._request, loaded, machine))
+            work = partial(self.request, loaded, machine.device, machine.place)
+            request = of_one_config("input", "launch", work)
             if isinstance(request, Failure):
                 bare = replace(loaded.problem, arguments={})
                 empty = TuningRequest(bare, key_of(loaded.problem, machine.device), loaded.space)
@@ -234,25 +235,28 @@ class HostLaunches:
             elif autotuner_in(loaded.problem.kernel) is not None:
                 yield machine.tuned(request)
             else:
-                (result,) = machine.tuner.results([request])
+                tuned = machine.tuner.request(request.problem, request.key, request.space)
+                (result,) = machine.tuner.results([tuned])
                 bare = replace(request.problem, arguments={})
                 yield replace(result, request=request.with_arguments_of(bare))
 
-    def _request(self, loaded: LoadedKernel, machine: TuningGpu) -> TuningRequest:
-        """Make the request of a launch, on tensors of the GPU."""
-        problem = replace(loaded.problem, arguments=_on_gpu(loaded.problem, machine.place))
+    def request(self, loaded: LoadedKernel, device: str, place: str = "meta") -> TuningRequest:
+        """Make the request of a launch on a device, by its driver's name, on tensors of a place."""
+        problem = loaded.problem
+        if place != "meta":
+            problem = replace(problem, arguments=_on_gpu(problem, place))
         for function in (jit_function(problem.kernel), python_function(problem.kernel)):
             function.__module__ = importable_name(function.__module__)
         tuner = autotuner_in(problem.kernel)
         if tuner is None:
-            return machine.tuner.request(problem, key_of(problem, machine.device), loaded.space)
+            return TuningRequest(problem, key_of(problem, device), loaded.space)
         if isinstance(tuner, AsmAutotuner):
             tuner.reconfigure(tuner.options)  # its function has its name by now
         else:
             tuner = convert(tuner, {})
         named = {name: problem.arguments[name] for name in problem.options}
         values = {name: v for name, v in problem.arguments.items() if name not in named}
-        request = tuner.request(values, named, problem.grid, machine.device)
+        request = tuner.request(values, named, problem.grid, device)
         return replace(request, space=loaded.space) if self.is_replaced else request
 
 

@@ -43,7 +43,7 @@ def diagnose(request: DiagnosisRequest, target: Target) -> Diagnosis:
     """Find why a kernel's result is wrong.
 
     Args:
-        request: the kernel module.
+        request: the kernel module, or the host function.
         target: the device whose compiled code is read; nothing is run on it.
 
     Raises:
@@ -84,9 +84,18 @@ class _Experiments:
             self._notes.append(f"the compiled code was not read: {evidence.note}")
         outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
-            seen = evidence.note or "no argument is seen to be written; name OUTPUTS"
+            seen = "no argument is seen to be written: name OUTPUTS in a kernel module"
+            seen = evidence.note or seen
             raise ProblemError(f"{subject.name}: {seen}")
         rows = {**evidence.tolerance_rows(device), **request.tolerances}
+        self._has_reference = request.reference is not None or ":" not in request.kernel
+        if not self._has_reference:
+            self._notes.append(
+                "results are compared with one another alone: --reference FILE.py:FUNCTION names "
+                "what gives the right ones, as reference(arguments) of a kernel module"
+            )
+        if any(re.search(r"\bu?i(nt)?\d+\[", text) for text in request.values):
+            self._notes.append("tensors of integers hold 0: name a function that makes its own")
         if rows != request.tolerances:
             self._notes.append(f"results may differ as by the tolerances {rows}, as products do")
         self._request = replace(request, outputs=outputs, device=device, tolerances=rows)
@@ -246,6 +255,8 @@ class _Experiments:
     def _accumulator(self) -> CauseFinding:
         """Compare errors with those of fp32 inputs, and at a size four times as large."""
         narrow = self._evidence(self._even).narrow_sums
+        if not self._has_reference and not narrow:
+            return self._finding("accumulator", "untested", "there is no reference")
         if self._dtype not in _NARROW and not narrow:
             seen = f"{self._dtype} inputs, and no sum in fp16 or bf16 in the code"
             return self._finding("accumulator", "fine", seen)

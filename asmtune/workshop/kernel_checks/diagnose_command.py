@@ -9,6 +9,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
+from asmtune.cli.kernel_arguments import Arguments, KernelArguments, Only, with_functions
 from asmtune.cli.output import Output, TextForm, TextFormat, write_result
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments
@@ -20,7 +21,8 @@ _RESULTS: Final = {"tf32": "fp32", "fp8": "fp16"}
 
 def diagnose(
     kernel: Annotated[
-        str, typer.Argument(help="A kernel module with a reference, by name or file.")
+        str,
+        typer.Argument(help="A kernel module with a reference, by name or file; file.py:function."),
     ],
     shape: Annotated[
         str | None, typer.Option(help="Sizes to launch at as well: M=4096,N=4096.")
@@ -35,16 +37,25 @@ def diagnose(
     target: Annotated[str, typer.Option(help="The device whose compiled code is read.")] = "H200",
     form: TextFormat = TextForm.TEXT,
     output: Output = None,
+    arg: Arguments = [],  # noqa: B006 - typer copies it
+    only: Only = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="file.py:function, in place of the module's reference(arguments)."),
+    ] = None,
 ) -> None:
     """Find why a kernel's result is wrong: mask, accumulator, race, alignment or bounds.
 
     Launches are small, guarded, and run in a process of their own: on the GPU, or without one under
-    Triton's interpreter. Exits with 0 where nothing wrong is seen, 1 where something is, and 2 for
-    bad input.
+    Triton's interpreter. FILE.py:FUNCTION tries the launch of a host function, at other sizes of
+    the tensors that --arg gives. Exits with 0 where nothing wrong is seen, 1 where something is,
+    and 2 for bad input.
     """
     check_inputs((), dtype)
     if device not in (None, "cpu", "cuda"):
         raise InputError(f"--device {device!r}: cuda or cpu")
+    named = KernelArguments(kernel, values=tuple(arg), only=only)
+    with_functions([kernel], named, is_shaped=dtype is not None)
     machine = load_target(target)
     from asmtune.workshop.kernel_checks.diagnose import diagnose as find_cause
     from asmtune.workshop.kernel_checks.subjects import DiagnosisRequest
@@ -60,6 +71,10 @@ def diagnose(
         dtype=dtype,
         device=device,
         tolerances={_RESULTS.get(first, first): tolerance} if tolerance else {},
+        values=arg,
+        only=only,
+        reference=reference,
+        target=target,
     )
     found = find_cause(request, machine)
     is_json = form is TextForm.JSON

@@ -19,8 +19,11 @@ import torch
 
 from asmtune.base.child import die_with_parent, own_stdout
 from asmtune.base.errors import AsmtuneError, ProblemError
+from asmtune.core.assumed_import import importing_for
+from asmtune.core.config import Config
 from asmtune.core.failures import guarded
-from asmtune.core.kernel_module import load_kernel_module
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import load_named
 from asmtune.core.records.artifacts import Failure
 from asmtune.measure.checks.compare import bits
 from asmtune.measure.checks.effects import tensor_parts
@@ -31,6 +34,7 @@ from asmtune.measure.checks.tensors import (
     regions_of,
     tensor_arguments,
 )
+from asmtune.runtime.offline.host_functions import assumed_gpu
 from asmtune.triton_api.autotuners import without_autotuner
 from asmtune.triton_api.interpreter import backwards, exact_floats
 from asmtune.workshop.kernel_checks.inputs import converted
@@ -74,9 +78,12 @@ class TrialProcess:
 
     def _load(self, subject: DiagnosisRequest) -> None:
         self._subject = subject
-        self._module = load_kernel_module(subject.kernel)
+        self._module = subject.module()
         self._reference: Any = getattr(self._module.python, "reference", None)
-        if self._reference is None:
+        if subject.reference is not None:
+            with importing_for(assumed_gpu(load_target(subject.target))):
+                self._reference = load_named(subject.reference)
+        if self._reference is None and ":" not in subject.kernel:
             raise ProblemError(
                 f"{subject.kernel} has no reference(arguments), which gives its outputs in "
                 "float64: define one"
@@ -112,10 +119,16 @@ class TrialProcess:
     def _launch_of(self, trial: Trial) -> tuple[Any, dict[str, Any], Any]:
         """Return kernel, arguments and grid."""
         problem = self._module.problem(trial.shape, trial.dtype, str(self._subject.device))
-        return problem.kernel, dict(problem.arguments), problem.grid
+        values, config = dict(problem.arguments), Config.from_dict(trial.config)
+        own = self._module.space().matching(config, **problem.shape)
+        if own is not None and own.pre_hook is not None:
+            own.pre_hook({**values, **trial.config})
+        return problem.kernel, values, problem.grid
 
     def _exact(self, values: dict[str, Any]) -> tuple[torch.Tensor, ...]:
         """Return the exact outputs, from copies: a launch in place changes the arguments."""
+        if self._reference is None:
+            return ()  # each result counts as right, and the trials are compared
         outputs, names = self._subject.outputs, tensor_parts(values)
         if unknown := [name for name in outputs if name not in names]:
             raise ProblemError(
@@ -156,6 +169,7 @@ class TrialProcess:
             without_autotuner(kernel)[grid](**values, **trial.config)
         if self._subject.device == "cuda":
             torch.cuda.synchronize()
+        exact = exact or [one.clone() for one in outputs]
         found = compared("trial", "", outputs, exact, rows)
         key = repr((trial.shape, trial.dtype))
         first = self._first.setdefault(key, [one.clone() for one in outputs])

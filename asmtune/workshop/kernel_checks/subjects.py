@@ -12,13 +12,20 @@ import torch
 
 from asmtune.base.child import Child, ChildGoneError, module_command
 from asmtune.base.errors import InputError, ProblemError
+from asmtune.cli.kernel_arguments import KernelArguments
+from asmtune.core.assumed_import import importing_for
 from asmtune.core.config import Config
 from asmtune.core.failures import required
-from asmtune.core.kernel_module import KernelModule, load_kernel_module
+from asmtune.core.hardware.shipped import load_target
+from asmtune.core.kernel_module import KernelModule, load_kernel_module, load_named
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
+from asmtune.runtime.offline.host_arguments import filled_in, named_sizes
+from asmtune.runtime.offline.host_functions import assumed_gpu, is_host_function
+from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.triton_api.interpreter import INTERPRET
+from asmtune.triton_api.jit_functions import constexprs
 
 _FEW: Final = 1 << 18
 _LARGEST_BLOCK: Final = 8192
@@ -34,13 +41,19 @@ class DiagnosisRequest:
     """Request to diagnose a kernel.
 
     Attributes:
-        kernel: a kernel module's name or file; its `reference(arguments)` gives the outputs.
+        kernel: a kernel module's name or file; its `reference(arguments)` gives the outputs. Or a
+            host function, `file.py:function`.
         shape: sizes to launch at as well; None for those that blocks divide and miss alone.
         dtype: one of the module's; None for its first.
         device: "cuda" or "cpu"; None for a GPU where there is one.
         tolerances: rows of the table of tolerances by the result's dtype.
         outputs: arguments that the reference computes, in order; `t.1` is a part of a tuple. By
             default the module's `OUTPUTS`, or all that the kernel is seen to write.
+        values: arguments of a host function, "name=value" each.
+        only: the kernel of its launch, where it makes several.
+        reference: `file.py:function` in place of the module's. Results of a host function are
+            compared with one another where there is none.
+        target: the GPU that a host function finds.
     """
 
     kernel: str
@@ -49,6 +62,42 @@ class DiagnosisRequest:
     device: str | None = None
     tolerances: Mapping[str, str] = field(default_factory=dict)
     outputs: Sequence[str] = ()
+    values: Sequence[str] = ()
+    only: str | None = None
+    reference: str | None = None
+    target: str = "H200"
+
+    def module(self) -> KernelModule:
+        """Load the kernel module, or make one of the launch of a host function.
+
+        Raises:
+            InputError: it is unknown, or does not fit its arguments.
+        """
+        return _module_of_host(self) if ":" in self.kernel else load_kernel_module(self.kernel)
+
+
+def _module_of_host(request: DiagnosisRequest) -> KernelModule:
+    texts, sizes = named_sizes(request.values, LEAST_SIZE)
+    target = load_target(request.target)
+    with importing_for(assumed_gpu(target)):
+        if not is_host_function(load_named(request.kernel)):
+            raise InputError(f"{request.kernel} is a kernel: name the function that launches it")
+
+    def loaded(shape: Mapping[str, Any], place: str) -> LoadedKernel:
+        numbers = {name: size for name, size in shape.items() if name not in texts}
+        sized = {name: shape.get(name, filled_in(text, numbers)) for name, text in texts.items()}
+        values = tuple(f"{name}={text}" for name, text in sized.items())
+        return KernelArguments(request.kernel, values=values, only=request.only).one(target, place)
+
+    first = loaded(sizes, "meta")
+    return KernelModule(
+        name=first.problem.name,
+        kernel=first.problem.kernel,
+        space=lambda: first.space,
+        problem=lambda shape, _, place: loaded(shape, place).problem,
+        shapes=(sizes,),
+        dtypes=(next(iter(first.problem.dtypes.values()), "fp32"),),
+    )
 
 
 @dataclass(frozen=True)
@@ -101,19 +150,14 @@ class TrialResult:
 
 
 class DiagnosisSubject:
-    """The launches of a kernel module.
+    """The launches of a kernel module, or of a host function.
 
     Raises:
-        InputError: the module is unknown, or its shape or dtype.
+        InputError: the module or function is unknown, or its shape, dtype or arguments.
     """
 
     def __init__(self, request: DiagnosisRequest) -> None:
-        if ":" in request.kernel:
-            raise InputError(
-                f"{request.kernel} is a plain function, whose strides follow no sizes: write a "
-                "kernel module with reference(arguments); asmtune new NAME writes one to edit"
-            )
-        self._module: KernelModule = load_kernel_module(request.kernel)
+        self._module = request.module()
         self.dtype = self._module.check_dtype(request.dtype)
         self.dtypes = self._module.dtypes
         self.shape = dict(self._module.check_shape(request.shape or self._module.shapes[0]))
@@ -140,7 +184,10 @@ class LaunchSizes:
 
     @property
     def _blocks(self) -> list[int]:
-        values = self._config.kwargs.values()
+        values = [*self._config.kwargs.values()]
+        if not values:  # a host function may give them itself
+            launch = self._subject.problem(self._subject.shape, self._subject.dtype)
+            values = [launch.arguments.get(name) for name in constexprs(launch.kernel)]
         blocks = (v for v in values if type(v) is int and 0 < v <= _LARGEST_BLOCK)
         return sorted((v for v in blocks if not v & (v - 1)), reverse=True)
 

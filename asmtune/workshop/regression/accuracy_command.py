@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.kernel_arguments import Dtype
-from asmtune.cli.output import write_result
+from asmtune.cli.kernel_arguments import Dtype, Shape
+from asmtune.cli.output import Output, TextForm, TextFormat, write_result
 from asmtune.core.inputs.shapes import check_inputs, parse_assignments, unique
 from asmtune.workshop.regression.api import accuracy as run_accuracy
 
@@ -16,13 +16,11 @@ Kernel = Annotated[str, typer.Argument(help="A kernel's name or file, or file.py
 Against = Annotated[
     str, typer.Option(help="fp64, fp32, a variant's name, or file.py:function with these inputs.")
 ]
-Shape = Annotated[str | None, typer.Option(help="Sizes, such as M=4096,N=4096.")]
 Variants = Annotated[
     list[str],
     typer.Option(help="NAME=KEYWORDS, NAME=function(KEYWORDS), or a function's name; repeatable."),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the inputs.")]
-Format = Annotated[str, typer.Option("--format", help="text or json.")]
 
 
 def accuracy(
@@ -32,14 +30,13 @@ def accuracy(
     dtype: Dtype = None,
     variant: Variants = [],  # noqa: B006 - typer copies it
     seed: Seed = 0,
-    format_: Format = "text",
+    form: TextFormat = TextForm.TEXT,
+    output: Output = None,
 ) -> None:
     """Measure a kernel's errors against a reference, variants side by side.
 
     Exits with 3 where there is no GPU, and Triton's interpreter is not asked for.
     """
-    if format_ not in ("text", "json"):
-        raise InputError(f"--format {format_!r}: one of text, json")
     check_inputs([] if shape is None else [shape], dtype)
     from asmtune.workshop.regression.accuracy_run import accuracy_json, accuracy_table
 
@@ -51,7 +48,7 @@ def accuracy(
         variants=unique("--variant", map(_variant, variant)),
         seed=seed,
     )
-    write_result(accuracy_json(run) if format_ == "json" else accuracy_table(run))
+    write_result(accuracy_json(run) if form is TextForm.JSON else accuracy_table(run), output)
 
 
 def _variant(text: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import InputError, NoGpuError
 from asmtune.base.settings import Settings
+from asmtune.cli.kernel_arguments import KernelArguments
 from asmtune.core.inputs.shapes import ShapeSource, check_inputs
 from asmtune.core.kernel_module import Shape
 from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, listed
@@ -31,7 +32,7 @@ MOST_LEVEL: Final = 0.5
 
 
 def bench(
-    kernels: KernelSource | Sequence[KernelSource] = (),
+    kernels: KernelSource | KernelArguments | Sequence[KernelSource | KernelArguments] = (),
     *,
     shapes: Sequence[ShapeSource] = (),
     dtype: str | None = None,
@@ -45,7 +46,8 @@ def bench(
     It tunes nothing: a shape without a stored config is not timed, and is in the run's `missed`.
 
     Args:
-        kernels: kernel modules, by name, file or as loaded; empty for all that come with asmtune.
+        kernels: kernel modules, by name, file or as loaded, and functions as `KernelArguments`;
+            empty for all modules that come with asmtune.
         shapes: mappings such as `{"M": 4096}`, texts such as "M=4096", or paths of files of
             shapes. Without any, all that is stored for the modules' own shapes is timed.
         dtype: one of the modules'; by default their first, or all of them without shapes.
@@ -66,9 +68,14 @@ def bench(
         raise InputError(f"processes={processes}: give a number from 1 to {MOST_PROCESSES}")
     sources = listed(kernels)
     check_inputs(listed(shapes), dtype)
-    from asmtune.workshop.regression.processes import BenchRequest, plan_lines, time_plan
+    for kernel in sources:
+        if not isinstance(kernel, KernelArguments):
+            kernel_module(kernel)
+    from asmtune.measure.timing.nvml import device_name
+    from asmtune.workshop.regression.plan import BenchRequest, plan_lines
+    from asmtune.workshop.regression.processes import time_plan
 
-    request = BenchRequest(sources, listed(shapes), dtype, _bench_device(sources))
+    request = BenchRequest(sources, listed(shapes), dtype, device_name())
     plan = request.plan(settings or Settings.from_environment())
     for line in plan_lines(plan):
         progress(line)
@@ -168,21 +175,3 @@ def _share(option: str, value: float, most: float) -> float:
     if not 0 < value <= most:
         raise InputError(f"{option}={value!r}: expected a share above 0 and up to {most:g}")
     return value
-
-
-def _bench_device(kernels: Sequence[KernelSource]) -> str:
-    """Name this machine's GPU, after making sure that the kernels exist.
-
-    Raises:
-        InputError: a kernel is unknown.
-        NoGpuError: there is no GPU.
-    """
-    import torch
-
-    for kernel in kernels:
-        kernel_module(kernel)
-    if not torch.cuda.is_available():
-        raise NoGpuError("bench needs a CUDA GPU; PyTorch finds none on this machine")
-    from asmtune.measure.timing.nvml import device_name
-
-    return device_name()

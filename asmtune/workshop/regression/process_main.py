@@ -37,7 +37,7 @@ from asmtune.measure.checks.roles import CheckOptions
 from asmtune.predict.work_counts import WorkCounts
 from asmtune.store.trace.reader import encoded
 from asmtune.workshop.regression.compare import environment_here
-from asmtune.workshop.regression.processes import problem_of
+from asmtune.workshop.regression.plan import problem_of
 from asmtune.workshop.regression.run import POLICY, LaunchLoad
 
 HINDRANCES: Final = {

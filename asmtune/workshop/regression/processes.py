@@ -8,32 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from asmtune.base.child import Child, ChildGoneError, module_command
-from asmtune.base.errors import InputError, MeasureError
-from asmtune.base.settings import Settings
-from asmtune.core.config import Config
-from asmtune.core.failures import required
-from asmtune.core.inputs.shapes import ShapeSource, shapes_of
-from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
-from asmtune.core.problem import Problem
+from asmtune.base.errors import MeasureError
+from asmtune.core.kernel_module import kernel_names
 from asmtune.report.cells import words
-from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, reference_of
-from asmtune.runtime.offline.tuning_queue import TuningQueue
-from asmtune.store.lookup import StoreLookup
-from asmtune.store.safe_store import existing_store
-from asmtune.store.shipped import find_tuned
 from asmtune.store.trace.reader import decoded
+from asmtune.workshop.regression.plan import row_to_json
 from asmtune.workshop.regression.run import (
     BenchPlan,
     BenchRow,
     BenchRun,
-    BenchSubject,
     Environment,
     LaunchLoad,
     Process,
@@ -43,114 +33,11 @@ from asmtune.workshop.regression.run import (
 )
 
 
-@dataclass(frozen=True)
-class BenchRequest:
-    """Kernels, shapes and dtype to time.
-
-    Attributes:
-        kernels: names, files or modules; empty for all that come with asmtune.
-        shapes, dtype: as `asmtune tune` takes them. Without shapes, those of the modules' own for
-            which a config is stored.
-    """
-
-    kernels: Sequence[KernelSource]
-    shapes: Sequence[ShapeSource]
-    dtype: str | None
-    device: str
-
-    def plan(self, settings: Settings) -> BenchPlan:
-        """Split the kernels, shapes and dtypes, each once, into what can be timed and what cannot.
-
-        Raises:
-            InputError: a kernel, shape or dtype is unknown, or two kernels have one name.
-        """
-        rows: dict[str, BenchRow | UntimedSubject] = {}
-        modules: dict[str, str] = {}
-        for kernel in self.kernels or kernel_names():
-            module, reference = kernel_module(kernel), reference_of(kernel)
-            if modules.setdefault(module.name, reference) != reference:
-                raise InputError(
-                    f"two kernels are called {module.name}: {modules[module.name]} and "
-                    f"{reference}; time them in two runs"
-                )
-            for row in self._module_rows(module, reference, settings):
-                rows.setdefault(row.subject.identity, row)
-        return BenchPlan(
-            device=self.device,
-            rows=tuple(row for row in rows.values() if isinstance(row, BenchRow)),
-            missed=tuple(row for row in rows.values() if isinstance(row, UntimedSubject)),
-        )
-
-    def _module_rows(
-        self, module: KernelModule, reference: str, settings: Settings
-    ) -> Iterator[BenchRow | UntimedSubject]:
-        sizes = shapes_of(module, self.shapes)
-        has_one_dtype = self.dtype is not None or bool(self.shapes)
-        dtypes = [module.check_dtype(self.dtype)] if has_one_dtype else module.dtypes
-        space = required(f"space of kernel {module.name}", module.space)
-        for dtype in dtypes:
-            queue = TuningQueue(module, dtype, space, reference)
-            for shape, problem in zip(sizes, queue.check(sizes), strict=True):
-                row = self._row(queue, shape, problem, settings)
-                if isinstance(row, BenchRow) or self.shapes:
-                    yield row
-
-    def _row(
-        self, queue: TuningQueue, sizes: Shape, problem: Problem, settings: Settings
-    ) -> BenchRow | UntimedSubject:
-        name = queue.module.name
-        subject = BenchSubject(name, dict(sizes), queue.dtype)
-        key = queue.launched(problem).identity(self.device)
-        lookup = find_tuned(*key, existing_store(settings))
-        assignments = ",".join(f"{name}={value}" for name, value in sizes.items())
-        command = f"asmtune tune {queue.reference} --shape {assignments}"
-        advice = f"{command} --dtype {queue.dtype}"
-        if lookup.record is None:
-            why = f" ({lookup.detail})" if lookup.outcome == "corrupt" else ""
-            return UntimedSubject(subject, "unknown", f"no config is stored{why}: {advice}")
-        config = queue.space.matching(lookup.record.winner, **problem.shape)
-        if config is None:
-            reason = "the stored config is not in the space any more"
-            return UntimedSubject(subject, "unknown", f"{reason}: {advice}")
-        remark = "" if lookup.outcome == "hit" else _stale_remark(lookup)
-        return BenchRow(queue.reference, subject, config, lookup.layer, remark)
-
-
 def _path(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the path that modules of the user's are imported by, if there are any."""
     shipped = kernel_names()
     is_user_code = any(row["reference"] not in shipped for row in rows.values())
     return {"path": sys.path if is_user_code else []}
-
-
-def row_to_json(row: BenchRow) -> dict[str, Any]:
-    """Convert to JSON values what a process needs to time a row."""
-    return {
-        "reference": row.reference,
-        "sizes": dict(row.subject.shape),
-        "dtype": row.subject.dtype,
-        "config": row.config.to_dict(),
-    }
-
-
-def problem_of(row: Mapping[str, Any], place: str) -> tuple[Problem, Config]:
-    """Make the launch of a row of `row_to_json`, and find the space's own config for it.
-
-    Raises:
-        InputError: the module cannot make the launch, or its space has no such config.
-    """
-    module = load_kernel_module(row["reference"])
-    make = module.problem
-    problem = required(f"kernel {module.name}", lambda: make(row["sizes"], row["dtype"], place))
-    config = module.space().matching(Config.from_dict(row["config"]), **problem.shape)
-    if config is None:
-        raise InputError(f"kernel {module.name}: its space has changed meanwhile; bench again")
-    return problem, config
-
-
-def _stale_remark(lookup: StoreLookup) -> str:
-    parts = (part.partition(":")[0] for part in lookup.detail.split("; "))
-    return f"config of an older record: {', '.join(parts)}"
 
 
 COMMAND: Final = module_command("asmtune.workshop.regression.process_main")
@@ -346,18 +233,6 @@ def time_plan(plan: BenchPlan, processes: int, say: Callable[[str], object]) -> 
         subject = collected.rows[place].subject
         say(f"{subject.kernel} {words(subject.shape)}: {reason}")
     return collected
-
-
-def plan_lines(plan: BenchPlan) -> Iterator[str]:
-    """Say what cannot be timed, and which configs may be out of date."""
-    for missed in plan.missed:
-        yield f"{missed.subject.kernel} {words(missed.subject.shape)}: {missed.reason}"
-    stale = [row for row in plan.rows if row.remark]
-    if stale:
-        yield (
-            f"{len(stale)} of {len(plan.rows)} rows are timed on configs of older records, "
-            f"such as {stale[0].subject.kernel} ({stale[0].remark})"
-        )
 
 
 def _now() -> str:

@@ -12,7 +12,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -47,8 +47,10 @@ class BenchSubject:
     """Kernel, shape and dtype that are timed; they identify a row in every run.
 
     Attributes:
-        kernel: the kernel module's name; not the function's, which holds the file's path.
-        shape: sizes as the module takes them; what it derives from them may change.
+        kernel: the kernel module's name; not the function's, which holds the file's path. Of a
+            host function, its own name and the kernel's.
+        shape: sizes as the module takes them; what it derives from them may change. Of a function,
+            its arguments as texts.
         dtype: canonical name, as the module takes it.
     """
 
@@ -104,7 +106,8 @@ class TimedSubject:
     the GPU is warmer. What is compared are therefore the processes' medians.
 
     Attributes:
-        layer: where the config was stored: "store" or "shipped".
+        layer: where the config was stored: "store" or "shipped"; "launch" where a function
+            gives it.
         remark: why the record no longer holds, such as another source; empty where it does.
         samples: microseconds a launch, in the order taken, by process.
         load: operations and bytes of a launch; None in files written without.
@@ -152,6 +155,9 @@ class BenchRow:
         reference: the kernel module's name, or the absolute path of its file.
         layer: where it is stored: "store" or "shipped".
         remark: why the record is stale; empty if it is not.
+        function: of a function's launch, the fields of `KernelArguments` that make it.
+        place: of the launch, among those that the function makes.
+        notes: what is assumed about the launch.
     """
 
     reference: str
@@ -159,6 +165,9 @@ class BenchRow:
     config: Config
     layer: str
     remark: str
+    function: Mapping[str, Any] = field(default_factory=dict)
+    place: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

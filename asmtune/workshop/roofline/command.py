@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,14 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from asmtune.base.errors import InputError
-from asmtune.cli.kernel_arguments import Arguments, Axes, Dtype, Grid, KernelArguments
+from asmtune.cli.kernel_arguments import (
+    Arguments,
+    Axes,
+    Dtype,
+    Grid,
+    KernelArguments,
+    Only,
+    SpaceOption,
+    with_functions,
+)
 from asmtune.cli.output import check_destinations, print_line, write_result
 from asmtune.cli.prune_report import ScorerName
 from asmtune.cli.tune import Shapes, ShapesFile
-from asmtune.core.hardware.model import Target as DeviceTarget
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs
-from asmtune.core.kernel_module import check_reference
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.roofline.api import roofline as run_roofline
@@ -66,14 +72,16 @@ def roofline(
     axis: Axes = [],  # noqa: B006
     arg: Arguments = [],  # noqa: B006
     grid: Grid = None,
+    only: Only = None,
+    space: SpaceOption = None,
 ) -> None:
     """Put kernels under a target's roofs, before tuning and after; needs no GPU.
 
     Before is the space's default config; after is the tuned one that a launch would take from
     the store or from what is shipped, or else the model's first pick. Times are those of the
     record, or predicted; each says which. Without a shape each
-    kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg
-    and --grid are for plain functions. Exits with 1 where a kernel has no point.
+    kernel's first is taken; a shape goes to the kernels that have its dimensions. --axis, --arg,
+    --grid, --kernel and --space are for functions. Exits with 1 where a kernel has no point.
     """
     forms = _forms(output, format_)
     from asmtune.workshop.roofline.figure import check_figures
@@ -84,8 +92,10 @@ def roofline(
     sized: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sized, dtype)
     make_scorer(scorer)
-    functions = PlainFunctions(tuple(axis), tuple(arg), grid, is_shaped=bool(sized or dtype))
-    sources = functions.loaded(kernels, machine)
+    named = KernelArguments("", None, None, tuple(axis), tuple(arg), grid, only, space)
+    sources: list[str | LoadedKernel] = []
+    for one in with_functions(kernels, named, is_shaped=bool(sized or dtype)):
+        sources += [one] if isinstance(one, str) else one.load(machine)
     with ProgressBar() as progress:
         chart = run_roofline(
             sources,
@@ -101,37 +111,6 @@ def roofline(
         print_line(f"asmtune: {name}: {' '.join(why.split())}", err=True)
     if chart.failures:
         raise typer.Exit(FAILED)
-
-
-@dataclass(frozen=True)
-class PlainFunctions:
-    """Options that replace the module of a plain function, and whether modules' were given."""
-
-    axes: tuple[str, ...]
-    values: tuple[str, ...]
-    grid: str | None
-    is_shaped: bool
-
-    def loaded(self, kernels: Sequence[str], machine: DeviceTarget) -> list[str | LoadedKernel]:
-        """Load the functions among kernels; the others stay names.
-
-        Raises:
-            InputError: an option fits none of the kernels, or a function cannot be loaded.
-        """
-        functions = [kernel for kernel in kernels if ":" in kernel]
-        for kernel in kernels:
-            check_reference(kernel)
-        options = {"--axis": self.axes, "--grid": self.grid, "--arg": self.values}
-        option = next((name for name, given in options.items() if given), None)
-        if not functions and option is not None:
-            raise InputError(f"{option} is for a plain function, named as file.py:function")
-        if len(functions) == len(kernels) and self.is_shaped:
-            raise InputError("--shape and --dtype are for kernel modules; give a function --arg")
-        sources: list[str | LoadedKernel] = []
-        for kernel in kernels:
-            arguments = KernelArguments(kernel, axes=self.axes, values=self.values, grid=self.grid)
-            sources += arguments.load(machine) if kernel in functions else [kernel]
-        return sources
 
 
 def _rendered(chart: Chart, form: ChartFormat) -> object:

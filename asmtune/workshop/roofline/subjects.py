@@ -11,8 +11,7 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.plain_functions import assumptions_of
-from asmtune.core.inputs.shapes import Placed, ShapeSource, place_shapes
+from asmtune.core.inputs.shapes import ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
@@ -62,66 +61,40 @@ class RooflineRequest:
         """Make a launch for each kernel and each shape that has its dimensions.
 
         Raises:
-            InputError: a kernel is unknown, or refuses a shape; two have one name; a shape fits
-                no kernel; or a kernel has none.
+            InputError: a kernel is unknown, or refuses a shape; a shape fits no kernel; or a kernel
+                has none.
         """
         loaded = [kernel for kernel in self.kernels if isinstance(kernel, LoadedKernel)]
-        kernels = [kernel for kernel in self.kernels if not isinstance(kernel, LoadedKernel)]
-        names = [str(k) for k in kernels if not isinstance(k, KernelModule)]
-        doubled = next((name for name in names if names.count(name) > 1), None)
-        if doubled is not None:
-            raise InputError(f"kernel {doubled!r} is given twice")
-        modules = _modules(kernels)
-        shapes = _shared(modules, place_shapes(self.shapes))
+        modules = [kernel_module(one) for one in self.kernels if not isinstance(one, LoadedKernel)]
         store = _Stored(target, settings)
         subjects = [
             subject
-            for module in modules
-            for subject in _of_module(module, shapes[module.name], self.dtype, store)
+            for module, shapes in zip(modules, _shared(modules, self.shapes), strict=True)
+            for subject in _of_module(module, shapes, self.dtype, store)
         ]
         return subjects + [_of_loaded(kernel) for kernel in loaded]
 
 
-def _modules(kernels: Sequence[KernelSource]) -> list[KernelModule]:
-    modules = [_module(kernel) for kernel in kernels]
-    named: dict[str, str] = {}
-    names = [k.name if isinstance(k, KernelModule) else str(k) for k in kernels]
-    for kernel, module in zip(names, modules, strict=True):
-        if (other := named.setdefault(module.name, kernel)) != kernel:
-            raise InputError(
-                f"two kernels are called {module.name}: {other} and {kernel}; give one of them"
-            )
-    return modules
-
-
-def _module(kernel: KernelSource) -> KernelModule:
-    if isinstance(kernel, str) and ":" in kernel:
-        raise InputError(
-            f"{str(kernel)!r} is a plain function, whose tuned config has no key: write a kernel "
-            "module (kernels/tiled_matmul.py is the template)"
-        )
-    return kernel_module(kernel)
-
-
-def _shared(modules: Sequence[KernelModule], placed: Sequence[Placed]) -> dict[str, list[Shape]]:
-    if not placed:
-        return {module.name: _first(module) for module in modules}
-    fitting: dict[str, dict[str, Shape]] = {module.name: {} for module in modules}
+def _shared(modules: Sequence[KernelModule], sources: Sequence[ShapeSource]) -> list[list[Shape]]:
+    """Return the shapes of each module: those that have its dimensions, or its first."""
+    if not (placed := place_shapes(sources)):
+        return [_first(module) for module in modules]
+    fitting: list[dict[str, Shape]] = [{} for _ in modules]
     for where, shape in placed:
         refusals = []
-        for module in modules:
+        for module, own in zip(modules, fitting, strict=True):
             try:
                 checked = module.check_shape(shape)
             except InputError as error:
                 refusals.append(f"{where}: {error}")
             else:
-                fitting[module.name][canonical(checked)] = checked
+                own[canonical(checked)] = checked
         if len(refusals) == len(modules):
             raise InputError("; ".join(refusals[:1]))
-    bare = next((name for name, own in fitting.items() if not own), None)
+    bare = next((m.name for m, own in zip(modules, fitting, strict=True) if not own), None)
     if bare is not None:
         raise InputError(f"no shape fits kernel {bare}: give one more --shape, or leave it out")
-    return {name: list(own.values()) for name, own in fitting.items()}
+    return [list(own.values()) for own in fitting]
 
 
 def _first(module: KernelModule) -> list[Shape]:
@@ -143,10 +116,8 @@ def _of_module(
 
 
 def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
-    problem = kernel.problem
-
-    miss, notes = StoreLookup("miss"), assumptions_of(problem)
-    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, notes)
+    problem, miss = kernel.problem, StoreLookup("miss")
+    return RooflineSubject(problem, problem.shape, kernel.space, miss, False, kernel.notes)
 
 
 class _Stored:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
+from asmtune.runtime.offline.host_arguments import filled_in, named_sizes
 from asmtune.workshop.kernel_checks.diagnose_command import diagnose as diagnose_command
 from asmtune.workshop.kernel_checks.reports import Diagnosis
 from tests.command_lines import Commands
@@ -444,6 +445,167 @@ def test_what_cannot_be_run(
     """The report names code that does not compile; what the interpreter lacks is no fault."""
     with pytest.raises(InputError, match=message):
         found_in(planted(tmp_path, changes))
+
+
+HOSTS = """
+import torch, triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+SMS = torch.cuda.get_device_properties(0).multi_processor_count
+
+@triton.autotune([triton.Config({"BLOCK": block}) for block in (32, 64)], key=["cols"])
+@triton.jit
+def summed(x, y, cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, cols, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        total += tl.load(x + row * cols + at, mask=at < cols, other=0.0)
+    tl.store(y + row, tl.sum(total, 0))
+
+@triton.jit
+def doubled(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) * 2)
+
+@triton.jit
+def added(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y, tl.sum(tl.load(x + at, mask=at < n, other=0.0), 0))
+
+@triton.jit
+def raced(x, y, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y, tl.load(y) + tl.sum(tl.load(x + at, mask=at < n, other=0.0), 0))
+
+def hook(launch):
+    launch["x"].block_shape = launch["y"].block_shape = [launch["BLOCK"], 16]
+
+@triton.autotune([triton.Config({"BLOCK": b}, pre_hook=hook) for b in (16, 32)], key=[])
+@triton.jit
+def copied(x, y, BLOCK: tl.constexpr):
+    y.store([tl.program_id(0) * BLOCK, 0], x.load([tl.program_id(0) * BLOCK, 0]))
+
+def sums(x):
+    assert x.is_cuda and SMS == 132
+    y = torch.empty(x.shape[0], device=x.device)
+    summed[(x.shape[0],)](x, y, x.shape[1])
+    return y
+
+def flat(kernel, x, y):
+    kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64, num_warps=2)
+
+def in_two(x, columns):
+    partial = sums(x)
+    assert columns == x.shape[1]
+    total = torch.zeros(1, device="cuda")
+    flat(added, partial, total)
+    return total
+
+def twice(x):
+    flat(doubled, x, torch.empty_like(x))
+
+def racing(x):
+    flat(raced, x, torch.zeros(1, device="cuda"))
+
+def copy(x):
+    made = [TensorDescriptor.from_tensor(one, [1, 1]) for one in (x, torch.empty_like(x))]
+    copied[lambda values: (triton.cdiv(x.shape[0], values["BLOCK"]),)](*made)
+
+def looks_up(x):
+    made = summed.fn.warmup(x, x, 16, BLOCK=16, grid=(1,))
+    summed.fn[(made.n_regs,)](x, x, 16, BLOCK=16)
+
+def exact(arguments):
+    return arguments["x"].double().sum(1)
+
+def exact_total(arguments):
+    return arguments["x"].double().sum().reshape(1)
+
+def off_by_one(arguments):
+    return exact(arguments) + 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "values", "reference", "cause"),
+    [
+        ("sums", ("x=fp32[4096,1000]",), "", ""),
+        ("sums", ("x=fp16[rows,1000]", "rows=4096"), "exact", ""),
+        ("sums", ("x=fp32[4096,1000]",), "off_by_one", "formula"),
+        ("in_two", ("x=fp32[4096,1000]", "columns=1000"), "exact_total", ""),
+        ("twice", ("x=fp32[100000]",), "", "mask"),
+        ("racing", ("x=fp32[100000]",), "", "race"),
+        ("copy", ("x=fp16[4096,16]",), "", ""),
+    ],
+)
+def test_launches_of_host_functions(
+    function: str,
+    values: tuple[str, ...],
+    reference: str,
+    cause: str,
+    tmp_path: Path,
+    found_in: Callable[..., Diagnosis],
+) -> None:
+    """A function is called at sizes of its arguments; memory, order and a reference judge it."""
+    path = tmp_path / "hosts.py"
+    path.write_text(HOSTS)
+    given = f"{path}:{reference}" if reference else None
+    only = "added" if function == "in_two" else None
+    found = found_in(f"{path}:{function}", values=values, reference=given, only=only)
+    assert found.wrong == bool(cause), found.text()
+    assert (found.cause.cause if found.cause else "") == cause.replace("formula", ""), found.text()
+    assert ("compare the formula" in found.conclusion) == (cause == "formula")
+    assert any("--reference" in note for note in found.notes) == (not reference)
+    if function == "twice":
+        assert "right at x.0=128; at x.0=129 63 elements behind" in found.cause.seen
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "message"),
+    [
+        ("in_two", ("x=fp32[64,32]", "columns=32"), "makes 2 launches, of summed, added"),
+        ("doubled", ("x=fp32[64]",), "is a kernel: name the function that launches it"),
+        ("sums", ("x=fp32[8,4]",), "no --arg gives a size of 16 or more"),
+        ("looks_up", ("x=fp32[64,64]",), "warmup compiles nothing under Triton's interpreter"),
+    ],
+)
+def test_host_functions_that_cannot_be_diagnosed(
+    function: str,
+    values: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    found_in: Callable[..., Diagnosis],
+) -> None:
+    """What has no launch, size or meaning under the interpreter is one line."""
+    path = tmp_path / "hosts.py"
+    path.write_text(HOSTS)
+    with pytest.raises(InputError, match=message):
+        found_in(f"{path}:{function}", values=values)
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes", "doubled"),
+    [
+        (("x=fp16[4096,8]", "n=4096"), {"x.0": 4096}, ["fp16[8192,8]", "8192"]),
+        (
+            ("x=fp16[M,2*K].T", "M=64", "K=32"),
+            {"M": 64, "K": 32},
+            ["fp16[128,2*64].T", "128", "64"],
+        ),
+        (("a=[i32[64], fp16[64,32]]",), {"a.0": 64, "a.2": 32}, ["[i32[128], fp16[128,64]]"]),
+    ],
+)
+def test_sizes_of_arguments(
+    values: tuple[str, ...], sizes: dict[str, int], doubled: list[str]
+) -> None:
+    """Sizes are named by the user or by their place; equal numbers are one size."""
+    texts, found = named_sizes(values, 16)
+    assert found == sizes
+    twice = {name: 2 * size for name, size in found.items()}
+    assert [str(twice.get(name, filled_in(text, twice))) for name, text in texts.items()] == doubled
 
 
 @pytest.mark.parametrize(

@@ -21,5 +21,5 @@ def test_table_and_json(commands: Commands) -> None:
     document = json.loads(commands.run(*RUN, *more, "--format", "json", "--seed", "7").out)
     assert [row["variant"] for row in document["rows"]] == [*names]
     assert document["seed"] == 7
-    assert "one of text, json" in commands.refused(*RUN, "--format", "yaml")
+    assert "not one of 'text', 'json'" in commands.refused(*RUN, "--format", "yaml")
     assert "'=x'" in commands.refused(*RUN, "--variant", "=x")

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
+from asmtune.cli.kernel_arguments import KernelArguments
 from asmtune.compile.load import Binary
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import load_kernel_module
@@ -25,6 +26,7 @@ from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.regression import process_main
 from asmtune.workshop.regression import processes as bench_processes
 from asmtune.workshop.regression.check_page import bench_table, rates
+from asmtune.workshop.regression.plan import BenchRequest, launches_of, problem_of, row_to_json
 from asmtune.workshop.regression.run import BenchRun, BenchSubject, Environment, read_run
 from tests.command_lines import Commands
 from tests.report.widths import rendered
@@ -37,7 +39,8 @@ WINNER = Config({"BLOCK": 256}, num_warps=2)
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An H200 whose processes are played; the user's store is empty."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("asmtune.measure.timing.nvml.device_name", lambda: "NVIDIA H200")
+    for place in ("measure.timing.nvml", "runtime.offline.tuning_queue"):
+        monkeypatch.setattr(f"asmtune.{place}.device_name", lambda: "NVIDIA H200")
     monkeypatch.setattr(bench_processes, "COMMAND", FAKE)
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "own"))
 
@@ -130,7 +133,7 @@ def test_a_stale_record(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> 
     space = module.space().replace(BLOCK=(128,))
     assert module.python is not None
     monkeypatch.setattr(module.python, "space", lambda: space)
-    asked = bench_processes.BenchRequest([str(path)], ["n=4096"], None, "NVIDIA H200")
+    asked = BenchRequest([str(path)], ["n=4096"], None, "NVIDIA H200")
     (row,) = asked.plan(Settings.from_environment()).missed
     assert row.reason.startswith("the stored config is not in the space any more: asmtune tune")
 
@@ -181,6 +184,9 @@ def test_all_fail(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
         (("{}/doubled.py",), "--output run.json"),
         (("{}/doubled.py", "-o", "{}/none/run.json"), "no such folder"),
         (("matmull", "-o", "{}/r.json"), "'matmull'"),
+        (("{}/doubled.py", "-o", "{}/r.json", "--arg", "x=1"), "--arg is for a function"),
+        (("{}/doubled.py:kernel", "-o", "{}/r.json", "--shape", "n=1"), "give a function --arg"),
+        (("{}/doubled.py:kernel", "-o", "{}/r.json", "--arg", "x=1"), "no parameter 'x'"),
         (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "lacks n"),
         (("{}/doubled.py", "-o", "{}/r.json", "--processes", "0"), "--processes"),
     ],
@@ -189,6 +195,63 @@ def test_bad_input(arguments: Sequence[str], says: str, commands: Commands) -> N
     """Each is refused in one line, and nothing is written."""
     assert says in commands.refused("bench", *arguments)
     assert not (commands.folder / "r.json").exists()
+
+
+HOSTS = """
+import torch, triton
+import triton.language as tl
+
+SMS = torch.cuda.get_device_properties(0).multi_processor_count
+
+@triton.jit
+def doubled(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
+
+tuned = triton.autotune([triton.Config({"BLOCK": size}) for size in (128, 256)], key=["n"])(doubled)
+
+def both(x, steps=2):
+    assert x.is_cuda and SMS == 132
+    tuned[lambda values: (triton.cdiv(x.numel(), values["BLOCK"]),)](x, x.numel())
+    for step in range(steps):
+        doubled[(triton.cdiv(x.numel(), 64),)](x, x.numel() - step, BLOCK=64, num_warps=2)
+"""
+
+
+def test_launches_of_a_function(commands: Commands) -> None:
+    """A launch under an autotuner is timed on what is stored for it, others as they are made."""
+    (commands.folder / "hosts.py").write_text(HOSTS)
+    function = KernelArguments(f"{commands.folder}/hosts.py:both", values=("x=fp16[1024]",))
+    arguments = ("bench", function.kernel, "--arg", "x=fp16[1024]", "-o", "{}/run.json")
+    ran = commands.run(*arguments)
+    assert ran.code == 1
+    assert f"asmtune tune {function.kernel} --arg 'x=fp16[1024]'" in ran.err
+    launches = launches_of(function)
+    request = launches.request(launches.launches[0], "NVIDIA H200")
+    winner = Config({"BLOCK": 256})
+    (commands.folder / "own").mkdir(exist_ok=True)
+    with Store.open(commands.folder / "own/store.sqlite") as opened:
+        timings = (Measurement(winner, 5.0, 4.0, 6.0, (5.0,)),)
+        opened.save(TuneRecord(request.key, winner, timings, request.expected))
+    assert commands.run(*arguments).code == 0
+    rows = read_run(commands.folder / "run.json").rows
+    assert {row.subject.dtype for row in rows} == {"fp16"}
+    assert {row.subject.shape["x"] for row in rows} == {"fp16[1024]"}
+    found = {
+        row.subject.kernel: (row.layer, row.config.kwargs, row.config.num_warps) for row in rows
+    }
+    own = ("launch", {}, 2)
+    assert found.pop("both/doubled") == ("store", {"BLOCK": 256}, 4)
+    assert found == {"both/doubled#2": own, "both/doubled#3": own}
+    plan = BenchRequest([function], (), None, "NVIDIA H200").plan(Settings.from_environment())
+    for row in plan.rows:
+        problem, config = problem_of(json.loads(json.dumps(row_to_json(row))), "cpu")
+        assert config == row.config
+        assert problem.arguments["x_ptr"].device.type == "cpu"
+        assert problem.programs(config) == ((4,) if row.layer == "store" else (16,)) + (1, 1)
+    assert [problem_of(row_to_json(row), "meta")[0].arguments["n"] for row in plan.rows] == [
+        *(1024, 1024, 1023)
+    ]
 
 
 class Played:

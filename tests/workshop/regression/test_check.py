@@ -98,8 +98,9 @@ def test_not_comparable(runs: Commands) -> None:
     [
         (("{}/run.json",), "baseline"),
         (("{}/absent.json", *BASE), "absent.json"),
-        (("{}/run.json", *BASE, "--threshold", "0"), "--threshold '0'"),
-        (("{}/run.json", *BASE, "--level", "100%"), "--level '100%'"),
+        (("{}/run.json", *BASE, "--threshold", "0"), "threshold=0.0"),
+        (("{}/run.json", *BASE, "--level", "100%"), "level=1.0"),
+        (("{}/run.json", *BASE, "--level", "much"), "--level 'much'"),
         (("{}/run.json", *BASE, "--format", "yaml"), "--format 'yaml'"),
         (("{}/run.json", *BASE, "--output", "{}/base.json"), "--baseline is that file"),
     ],
