@@ -20,9 +20,8 @@ from asmtune.core.inputs.shapes import ShapeSource, named_text, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, kernel_names, load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.report.cells import words
-from asmtune.runtime.offline.tuning_queue import HostLaunches
 from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, reference_of
-from asmtune.runtime.offline.tuning_queue import TuningQueue, target_here
+from asmtune.runtime.offline.tuning_queue import HostLaunches, TuningQueue, target_here
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.safe_store import existing_store
 from asmtune.store.shipped import find_tuned
