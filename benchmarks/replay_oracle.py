@@ -1,6 +1,7 @@
 """Replay of scorers over a file of recorded timings, and their regret.
 
     python -m benchmarks.replay_oracle ORACLE --kernels DIR [--scorer NAME ...] [--output FILE]
+        [--packaged asmtune/predict/score/data/replayed.json]
 
 A scorer that ranks before compiling has results of its own for that, and for 10% and 25%
 of the configs compiled.
@@ -11,6 +12,7 @@ ones of the shared oracle; 15 minutes on 2 cores), later ones read the artifacts
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,12 +35,21 @@ def document(content: Mapping[str, Any]) -> str:
     return laid_out({"ranked by": "{ranked}", **SHARES}, rows)
 
 
+def packaged(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `--scorer weights` says of itself: the shares that ten configs kept."""
+    scorers = content["scorers"]
+    top10 = {name: scorers[name]["all"]["top10"] for name in ("weights", "roofline", "learned")}
+    about = {name: content["provenance"][name] for name in ("device", "commit", "date")}
+    return {**about, "tasks": content["tasks"], "top10": top10}
+
+
 def main() -> None:
     """Replay and write the result."""
     arguments = parser(__doc__, "replay.json")
     arguments.add_argument("oracle", type=Path)
     arguments.add_argument("--kernels", type=Path, required=True)
     arguments.add_argument("--scorer", action="append", choices=scorer_names())
+    arguments.add_argument("--packaged", type=Path, help="a file for what the package says of it")
     options = arguments.parse_args()
     oracle = load_oracle(options.oracle)
     target = target_of(oracle.device)
@@ -51,6 +62,8 @@ def main() -> None:
     tasks = len(oracle.tasks)
     rows = sum(len(task.rows) for task in oracle.tasks)
     content = write(options.output, {**report, "tasks": tasks, "rows": rows, "seconds": seconds})
+    if options.packaged is not None:
+        options.packaged.write_text(json.dumps(packaged(content)) + "\n")
     print(document(content))
 
 

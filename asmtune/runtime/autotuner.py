@@ -87,6 +87,19 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self._best: Config | None = None
         check_decorated(self._function, options)
 
+    def __repr__(self) -> str:
+        """Show the kernel, its key, the number of keys met, and that of the space's configs."""
+        if "_chooser" not in vars(self):
+            return object.__repr__(self)
+        source = self.options.space
+        space = vars(self._chooser).get("space") or (None if callable(source) else Space.of(source))
+        configs = "configs made at the first launch"
+        if space is not None:
+            configs = f"{'up to ' * bool(space.constraints)}{space.size} configs"
+        key = ", ".join(part.name for part in self._chooser.parts)
+        met = f"{len(self.cache)} keys met"
+        return f"<asm_autotune {self._chooser.name}: key [{key}], {met}, {configs}>"
+
     @property
     def __name__(self) -> str:
         return str(self._function.__name__)

@@ -118,7 +118,7 @@ def read_row(row: tuple[Any, ...], *, fastest: int | None = None) -> TuneRecord:
     Args:
         row: the columns `HEAD` and `OUTCOMES`.
         fastest: number of timings that are read, the fastest, without samples and failures; all
-            where it is None. Of a hundred with 60 samples each, six take an eighth of the time.
+            where it is None. Six of a hundred with 60 samples each take an eighth of the time.
 
     Raises:
         InputError: as `read_head`.

@@ -1,4 +1,4 @@
-"""Scorers: chance, points, and the table of names."""
+"""Scorers: chance, points, the table of names, and those of other packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.scorer import Candidate
-from asmtune.predict.score.scorers import make_scorer
+from asmtune.predict.score.scorers import make_scorer, scorer_names
 
 
 def test_chance_is_uniform_and_seeded() -> None:
@@ -56,7 +56,8 @@ def test_points_of_a_file(tmp_path: Path) -> None:
     assert found == {"text_wgmma": 6, "regs_per_thread": -32}
     assert scorer.notes(load_target("H200")) == ()
     (note,) = make_scorer("weights").notes(load_target("H200"))
-    assert "on 51 recorded tasks (H200)" in note
+    assert "on 51 recorded tasks (NVIDIA H200" in note
+    assert "weights 0." in note
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,45 @@ def test_a_bad_file_of_points(tmp_path: Path, text: str | None, message: str) ->
     assert "\n" not in str(raised.value)
 
 
-def test_an_unknown_scorer() -> None:
-    """An unknown name lists the scorers, with the nearest."""
-    with pytest.raises(InputError, match=r"unknown scorer 'rofline': .*did you mean roofline\?"):
-        make_scorer("rofline")
+PACKAGE = """
+from asmtune.predict.score.scorer import Scorer
+
+class Small(Scorer):
+    name = "small"
+    def score(self, candidates, draw=0):
+        return [-c.config.num_warps for c in candidates]
+
+def broken():
+    raise OSError("no model")
+"""
+
+
+def test_a_scorer_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entry points name scorers; one that names something else, or fails, is refused."""
+    (tmp_path / "small_scorer.py").write_text(PACKAGE)
+    about = tmp_path / "small_scorer-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: small-scorer\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[asmtune.scorers]\nsmall = small_scorer:Small\nother = small_scorer:Small\n"
+        "broken = small_scorer:broken\ngone = small_scorer:gone\nroofline = small_scorer:Small\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert scorer_names() == ("learned", "roofline", "weights", "chance", "small", *_OTHERS)
+    configs = [Config({}, num_warps=warps) for warps in (8, 4)]
+    candidates = [Candidate(config, load_target("H200")) for config in configs]
+    assert make_scorer("small").score(candidates) == [-8, -4]
+    assert type(make_scorer("roofline")).__name__ == "Roofline"
+    with pytest.raises(InputError, match="whose name is 'other'"):
+        make_scorer("other")
+    with pytest.raises(
+        InputError, match=r"scorer broken \(small_scorer:broken\): OSError: no model"
+    ):
+        make_scorer("broken")
+    with pytest.raises(InputError, match=r"scorer gone .*AttributeError"):
+        make_scorer("gone")
+    with pytest.raises(InputError, match=r"unknown scorer 'smal': .*did you mean small\?"):
+        make_scorer("smal")
+
+
+_OTHERS = ("other", "broken", "gone")

@@ -1,4 +1,4 @@
-"""Two simple scorers, and the table of all scorers by name.
+"""Two simple scorers, the table of all scorers by name, and those of other packages.
 
 `learned` and `roofline` are imported when they are made: `learned` loads scikit-learn.
 """
@@ -9,6 +9,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +17,13 @@ from asmtune.base.errors import InputError
 from asmtune.base.json_codec import parse_json
 from asmtune.base.limited_read import MIB, read_limited
 from asmtune.base.text import did_you_mean, shortened
+from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
 from asmtune.predict.score.scorer import Candidate, Scorer
+
+GROUP: Final = "asmtune.scorers"
+"""Entry points of packages that bring a scorer: a subclass of `Scorer`, or what makes one."""
 
 WEIGHTS: Final = {
     "text_mma_sync": 10.0,
@@ -32,11 +37,8 @@ WEIGHTS: Final = {
 _PRODUCTS: Final = ("text_mma_sync", "text_wgmma", "text_tcgen05_mma")
 """Tensor instructions; the first that the PTX has counts as mma.sync does."""
 
-_KEPT: Final = (
-    "points for counts rank worse than chance: on 51 recorded tasks (H200) the best of ten kept "
-    "0.545 of the best speed, at random 0.884, by roofline 0.986"
-)
-"""Figures of benchmarks/results/replay.json."""
+_REPLAYED: Final = Path(__file__).with_name("data") / "replayed.json"
+"""Shares that scorers kept on the recordings: figures of benchmarks/results/replay.json."""
 
 
 class Weights(Scorer):
@@ -71,7 +73,7 @@ class Weights(Scorer):
 
     def notes(self, target: Target) -> tuple[str, ...]:  # noqa: ARG002
         """Say what the ranking kept on the recordings, beside others."""
-        return (_KEPT,) if self._points is WEIGHTS else ()
+        return (_replayed(),) if self._points is WEIGHTS else ()
 
 
 def _points(path: Path) -> dict[str, float]:
@@ -100,6 +102,19 @@ def _points(path: Path) -> dict[str, float]:
         if not is_number or not math.isfinite(value):
             raise InputError(f"{where}: {name} is {shortened(json.dumps(value))}; {form}")
     return points
+
+
+def _replayed() -> str:
+    """Say what `weights`, `roofline` and `learned` kept on the recordings.
+
+    Each was ranked with no timing of the kernel itself.
+    """
+    found = json.loads(_REPLAYED.read_text(encoding="utf-8"))
+    kept = ", ".join(f"{name} {share:.3f}" for name, share in found["top10"].items())
+    return (
+        f"share of the best speed that ten configs kept on {found['tasks']} recorded tasks "
+        f"({found['device']}, {found['date'][:10]}; wgmma was not counted yet): {kept}"
+    )
 
 
 class Chance(Scorer):
@@ -138,22 +153,38 @@ _SCORERS: dict[str, Callable[[], Scorer]] = {
 
 
 def scorer_names() -> tuple[str, ...]:
-    """Return the names of all scorers."""
-    return tuple(_SCORERS)
+    """Return the names of all scorers, those of other packages last."""
+    return (*_SCORERS, *_others())
+
+
+def _others() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in _SCORERS}
 
 
 def make_scorer(name: str) -> Scorer:
     """Return the scorer of a name, or of "weights:FILE.json".
 
     Raises:
-        InputError: no such scorer; lists them. Or the file of points cannot be used.
+        InputError: no such scorer; lists them. Or the file of points or another package's scorer
+            cannot be used.
     """
     if name in _SCORERS:
         return _SCORERS[name]()
     if name.startswith("weights:"):
         return Weights(name)
-    hint = did_you_mean(name, _SCORERS)
-    raise InputError(f"unknown scorer {name!r}: the scorers are {', '.join(_SCORERS)}{hint}")
+    others = _others()
+    if name not in others:
+        known = (*_SCORERS, *others)
+        hint = did_you_mean(name, known)
+        raise InputError(f"unknown scorer {name!r}: the scorers are {', '.join(known)}{hint}")
+    entry = others[name]
+    scorer = required(f"scorer {name} ({entry.value})", lambda: entry.load()())
+    if not isinstance(scorer, Scorer) or getattr(scorer, "name", None) != name:
+        raise InputError(
+            f"scorer {name} ({entry.value}): {shortened(repr(scorer))} is no asmtune Scorer whose "
+            f"name is {name!r}; the entry point names a subclass, or a function that makes one"
+        )
+    return scorer
 
 
 def for_target(scorer: Scorer, target: Target) -> Scorer:

@@ -52,7 +52,7 @@ class DiagnosisRequest:
         values: arguments of a host function, "name=value" each.
         only: the kernel of its launch, where it makes several.
         reference: `file.py:function` in place of the module's. Results of a host function are
-            compared with one another where there is none.
+            compared with one another without one.
         target: the GPU that a host function finds.
     """
 
