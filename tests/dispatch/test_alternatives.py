@@ -17,6 +17,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.alternatives import caller, calls_in_race, unfinished
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.runtime.misses.background import queue_of
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.store.database import Store
 from asmtune.triton_api.launching import CurrentStream
@@ -25,6 +26,7 @@ from tests.dispatch.host import Host, miss
 from tests.tuning_support import (
     BEST,
     DEFAULT,
+    DEVICE,
     HostMachine,
     add,
     resolved,
@@ -242,6 +244,19 @@ def test_a_lookup_times_a_name_that_the_record_lacks(on_miss: str, host: Host) -
     host.machine.timed.clear()
     assert host.resolver(**options).resolve(here).config == expected[1]
     assert host.machine.timed == []
+
+
+def test_an_alternative_serves_while_a_key_is_tuned(host: Host) -> None:
+    """The first that is named is called, unless a config of the user's is to serve."""
+    here = with_functions(miss(), vendor=vendor, other=vendor)
+    held = threading.Event()
+    queue_of(DEVICE).put(lambda: held.wait(120.0))
+    options = {"on_miss": "background", "choices": {"alternatives": here.alternatives}}
+    found = host.resolver(**options).resolve(here)
+    own = host.resolver(**options, fallback=BEST).resolve(here)
+    held.set()
+    assert (found.config, found.final) == (DEFAULT.with_alternative("vendor"), False)
+    assert own.config == BEST
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -257,6 +257,14 @@ class Resolver:
         before = None if self.options.checked_only else self._predicted_before(lookup)
         return replace(before or self._fallback(lookup), final=False)
 
+    def _meanwhile(self, lookup: MissLookup) -> Choice:
+        """Return what is launched while a key is tuned: an alternative before an untried config."""
+        pick, names = self._provisional(lookup), lookup.request.alternatives
+        has_own = self.options.fallback is not None or self.options.checked_only
+        if pick.how != "fallback" or has_own or not names:
+            return pick
+        return replace(pick, config=pick.config.with_alternative(next(iter(names))))
+
     def _raised(self, lookup: MissLookup) -> Choice:
         raise MissError(miss_message(lookup.request))
 
@@ -293,7 +301,7 @@ class Resolver:
     def _in_background(self, lookup: MissLookup) -> Choice:
         from asmtune.runtime.misses.background import tune_later
 
-        pick, digest = self._provisional(lookup), key_digest(lookup.request.key)
+        pick, digest = self._meanwhile(lookup), key_digest(lookup.request.key)
         with self._lock:
             if digest in self._in_progress:
                 return self._in_progress[digest]
