@@ -249,12 +249,14 @@ def test_a_lookup_times_a_name_that_the_record_lacks(on_miss: str, host: Host) -
 def test_an_alternative_serves_while_a_key_is_tuned(host: Host) -> None:
     """The first that is named is called, unless a config of the user's is to serve."""
     here = with_functions(miss(), vendor=vendor, other=vendor)
-    held = threading.Event()
+    held, ended = threading.Event(), threading.Event()
     queue_of(DEVICE).put(lambda: held.wait(120.0))
     options = {"on_miss": "background", "choices": {"alternatives": here.alternatives}}
     found = host.resolver(**options).resolve(here)
     own = host.resolver(**options, fallback=BEST).resolve(here)
     held.set()
+    queue_of(DEVICE).put(ended.set)
+    assert ended.wait(120.0)
     assert (found.config, found.final) == (DEFAULT.with_alternative("vendor"), False)
     assert own.config == BEST
 
