@@ -192,6 +192,12 @@ class AssumedGpu:
         self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.was_asked = True
+        tensors = (one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor))
+        if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
+            raise AssumedGpuError(
+                "torch.func's tensors (vmap, grad) have no memory, and no GPU launches on them "
+                "either: give the kernel the batch as an axis, or its autograd.Function a vmap"
+            )
         self.launched(Launch(kernel, grid, args, kwargs))
 
     def _compiled(self, run: Any, kernel: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

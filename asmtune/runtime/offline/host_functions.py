@@ -294,7 +294,8 @@ def with_options(loaded: LoadedKernel, axes: Mapping[str, Any], grid: str | None
         space = space.replace(**axes) if axes else space
     else:
         space = Space({**space.axes, **axes}, space.constraints)
-    problem = replace(problem, arguments=own)
+    sizes = {name: value for name, value in problem.shape.items() if name not in fixed}
+    problem = replace(problem, arguments=own, shape=sizes)
     if grid is not None:
         problem = with_grid(problem, grid, space)
     return replace(loaded, problem=problem, space=space)

@@ -68,11 +68,7 @@ class DiagnosisRequest:
     target: str = "H200"
 
     def module(self) -> KernelModule:
-        """Load the kernel module, or make one of the launch of a host function.
-
-        Raises:
-            InputError: it is unknown, or does not fit its arguments.
-        """
+        """Load the kernel module, or make one of the launch of a host function."""
         return _module_of_host(self) if ":" in self.kernel else load_kernel_module(self.kernel)
 
 
