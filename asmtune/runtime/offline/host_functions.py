@@ -181,7 +181,7 @@ def host_launches(
             )
     if made.failure is not None:
         if not made.launches:
-            raise _with_reason(made.failure, missed)
+            raise made.failure if missed is None else ProblemError(f"{made.failure}; {missed}")
         notes.append(f"after its launches: {shortened(str(made.failure), 120)}")
     launches, known = made.launches, made.tensors
     if module is not None:
@@ -193,11 +193,6 @@ def host_launches(
         )
     distinct = {_identity(launch): launch for launch in launches}
     return [_loaded(launch, known, tuple(notes)) for launch in distinct.values()]
-
-
-def _with_reason(failure: Exception, missed: str | None) -> Exception:
-    """Return an error, with what was left out of its file: a name may be missing for that."""
-    return failure if missed is None else ProblemError(f"{failure}; {missed}")
 
 
 def only_launch(function: Any, arguments: tuple[Any, ...], target: Target) -> LoadedKernel:
