@@ -51,8 +51,8 @@ class DiagnosisRequest:
             default the module's `OUTPUTS`, or all that the kernel is seen to write.
         values: arguments of a host function, "name=value" each.
         only: the kernel of its launch, where it makes several.
-        reference: `file.py:function` in place of the module's. Results of a host function are
-            compared with one another where there is none.
+        reference: `file.py:function` in place of the module's. Without it, results of a host
+            function are compared with one another.
         target: the GPU that a host function finds.
     """
 

@@ -47,9 +47,9 @@ class BenchSubject:
     """Kernel, shape and dtype that are timed; they identify a row in every run.
 
     Attributes:
-        kernel: the kernel module's name; not the function's, which holds the file's path. Of a
-            host function, its own name and the kernel's.
-        shape: sizes as the module takes them; what it derives from them may change. Of a function,
+        kernel: the kernel module's name; not the function's, which holds the file's path. A host
+            function has its own name and the kernel's.
+        shape: sizes as the module takes them; what it derives from them may change. A function has
             its arguments as texts.
         dtype: canonical name, as the module takes it.
     """
