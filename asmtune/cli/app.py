@@ -67,9 +67,9 @@ EXAMPLES: Final = {
     "targets": ("targets", "targets --format csv -o targets.csv"),
     "targets show": ("targets show H200", "targets show H200 --format json -o h200.json"),
     "new": ("new my_kernel", "new add_row"),
-    "diagnose": ("diagnose mine.py", "diagnose mine.py --device cpu --format json"),
+    "diagnose": ("diagnose mine.py", "diagnose mm.py:matmul --arg 'a=fp16[64,64]'"),
     "accuracy": ("accuracy softmax", "accuracy mine.py --format json --seed 7"),
-    "bench": ("bench -o run.json", "bench softmax rmsnorm -o run.json.gz"),
+    "bench": ("bench -o run.json", "bench mm.py:matmul --arg 'a=fp16[64,64]' -o run.json"),
     "check": (
         "check run.json --baseline base.json",
         "check run.json --baseline base.json --format markdown -o comment.md",

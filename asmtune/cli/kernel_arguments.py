@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -80,14 +79,6 @@ class KernelArguments:
     grid: str | None = None
     only: str | None = None
     space: str | None = None
-
-    @property
-    def words(self) -> str:
-        """Return what names a function on the command line, after a command."""
-        many = [("--arg", one) for one in self.values] + [("--axis", one) for one in self.axes]
-        one = [("--grid", self.grid), ("--kernel", self.only), ("--space", self.space)]
-        given = [word for pair in (*many, *one) if pair[1] is not None for word in pair]
-        return shlex.join(map(str, (self.kernel, *given)))
 
     def load(self, target: Target, place: str = "meta") -> list[LoadedKernel]:
         """Make problems, on meta tensors, and their spaces: one for each launch.

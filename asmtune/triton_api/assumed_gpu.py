@@ -9,6 +9,7 @@ is as before at the end.
 from __future__ import annotations
 
 import inspect
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -88,6 +89,7 @@ class AssumedGpu:
             version = "cuda" if self.machine[0] == "cuda" else "hip"
             if getattr(torch.version, version) is None:
                 _replace(undo, torch.version, version, "12.8" if version == "cuda" else "6.4")
+            _replace(undo, shutil, "which", self._finding(shutil.which))
             for name in ("range_push", "range_pop", "mark"):
                 _replace(undo, torch.cuda.nvtx, name, self.answered(None))
             _replace(undo, torch.cuda.nvtx, "range", _Nothing)
@@ -117,6 +119,12 @@ class AssumedGpu:
             raise AssumedGpuError(f"nothing here {verb}: {self.name} is assumed, not present")
 
         return refuse
+
+    def _finding(self, which: Any) -> Callable[..., Any]:
+        """Find the program of the GPU's vendor, by which packages tell the vendor."""
+        own = "nvidia-smi" if self.machine[0] == "cuda" else "rocm-smi"
+        found = self.answered(f"/usr/bin/{own}")
+        return lambda name, *args, **how: (found if name == own else which)(name, *args, **how)
 
     def _benched(self, call: Callable[[], Any], *_: Any, **__: Any) -> Any:
         """Call what is to be timed, for its launches; then refuse."""
@@ -192,6 +200,12 @@ class AssumedGpu:
         self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.was_asked = True
+        tensors = (one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor))
+        if any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
+            raise AssumedGpuError(
+                "torch.func's tensors (vmap, grad) have no memory, and no GPU launches on them "
+                "either: give the kernel the batch as an axis, or its autograd.Function a vmap"
+            )
         self.launched(Launch(kernel, grid, args, kwargs))
 
     def _compiled(self, run: Any, kernel: Any, args: tuple[Any, ...], kwargs: Any) -> Any:

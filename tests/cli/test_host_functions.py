@@ -53,6 +53,14 @@ def twice(x, y):
 def other(x):
     return x + 1
 
+def mapped(x):
+    return torch.func.vmap(lambda row: fixed(row), out_dims=None)(x)
+
+def compiled(x):
+    ruled = triton.heuristics({"BLOCK": lambda _: 64})(double)
+    made = ruled.warmup(x, x.numel(), grid=(1,))
+    made[(made.metadata.num_warps,)](x, x.numel(), 64)
+
 def fails(x):
     raise ValueError("only " + str(x.device))
 
@@ -88,7 +96,7 @@ def test_the_launch_of_a_host_function(commands: Commands, file: Path) -> None:
     assert report["dtypes"] == {"x": "fp32"}
     (note,) = report["notes"]
     assert note.startswith("hosts.py: left out at import")
-    assert "line 33" in note
+    assert "line 41" in note
 
 
 def test_axes_of_a_host_function(commands: Commands, file: Path) -> None:
@@ -98,6 +106,7 @@ def test_axes_of_a_host_function(commands: Commands, file: Path) -> None:
         (report,) = reports(commands, f"{file}:{function}", *named, *grid)
         programs = {r["config"]["BLOCK"]: r["features"]["programs"] for r in report["verdicts"]}
         assert programs == {64: 64, 256: 16}
+        assert report["shape"] == {"n": 4096}
     assert "--grid" in commands.refused("prune-report", f"{file}:fixed", *named)
 
 
@@ -111,6 +120,10 @@ def test_equal_launches_are_one(commands: Commands, file: Path, tmp_path: Path) 
     titles = commands.run("prune-report", path).out.splitlines()
     assert sum(line.startswith("double ") for line in titles) == 3
     assert "3 launches" in commands.refused("explain", *arguments)
+    chart = json.loads(commands.run("roofline", *arguments, "--format", "json").out)
+    assert [entry["shape"]["n"] for entry in chart["entries"]] == [512, 64, 512]
+    assert all("left out at import" in entry["notes"][0] for entry in chart["entries"])
+    assert "launches double" in commands.refused("roofline", *arguments, "--kernel", "triple")
     assert "launches double" in commands.refused("prune-report", *arguments, "--kernel", "triple")
 
 
@@ -128,7 +141,8 @@ def test_functions_that_read_values(commands: Commands, file: Path) -> None:
         ("fixed", ["y=fp16[4]"], "no parameter 'y'"),
         ("fixed", ["x=fp16[n]"], "'n'"),
         ("other", ["x=fp16[4]"], "launched no Triton kernel"),
-        ("fails", ["x=fp16[4]"], "line 29: ValueError: only cuda:0"),
+        ("fails", ["x=fp16[4]"], "line 37: ValueError: only cuda:0"),
+        ("mapped", ["x=fp16[4,64]"], "torch.func's tensors (vmap, grad) have no memory"),
         ("missing", ["x=fp16[4]"], "defines no 'missing'"),
     ],
 )
@@ -221,6 +235,26 @@ def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> No
     assert commands.run("import", str(saved), "--kernel", "hosts.double").code == 0
     (entry,) = Store.open(Settings.from_environment().store_where).seeds("hosts.double")
     assert [config.to_dict() for config in entry.configs] == kept
+
+
+def test_seeds_are_of_the_named_kernel(commands: Commands, file: Path, tmp_path: Path) -> None:
+    """Of a report of several kernels, `import` takes those of the kernel that is named."""
+    host = "\n@triton.jit\ndef halve(x, n, BLOCK: tl.constexpr):\n    tl.store(x, n / 2)\n"
+    host += "def pair(x):\n    fixed(x)\n    halve[(1,)](x, x.numel(), BLOCK=1)\n"
+    file.write_text(FILE + host)
+    saved = str(tmp_path / "pair.json")
+    given = ("--arg", "x=fp16[512]", "--format", "json", "-o", saved)
+    assert commands.run("prune-report", f"{file}:pair", *given).code == 0
+    assert "halve, " not in commands.run("import", saved, "--kernel", "hosts.halve").err
+    (entry,) = Store.open(Settings.from_environment().store_where).seeds("hosts.halve")
+    assert entry.key.shape == {"n": 512, "BLOCK": 1}
+    assert "it has double, halve" in commands.refused("import", saved, "--kernel", "hosts.other")
+
+
+def test_a_warmup_under_a_rule(commands: Commands, file: Path) -> None:
+    """A kernel under `@triton.heuristics` is compiled by `warmup`, which is no launch."""
+    (report,) = reports(commands, f"{file}:compiled", "--arg", "x=fp16[512]")
+    assert report["verdicts"][0]["features"]["programs"] == 4
 
 
 def test_an_automatic_space(commands: Commands, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,8 @@ QUESTIONS: dict[str, tuple[Callable[[], Any], Any]] = {
     "device": (lambda: driver.active.get_active_torch_device(), torch.device("cuda", 0)),
     "arch": (lambda: driver.active.get_current_target().arch, 90),
     "shared": (lambda: driver.active.utils.get_device_properties(0)["max_shared_mem"], 232448),
+    "vendor": (lambda: shutil.which("nvidia-smi"), "/usr/bin/nvidia-smi"),
+    "another": (lambda: shutil.which("no-such-smi"), None),
     "interface": (lambda: driver.active.get_device_interface().current_device(), 0),
 }
 

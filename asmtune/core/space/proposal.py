@@ -120,7 +120,8 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
     free = [name for name in space.axes if name in uses.extents | uses.stages]
     given = {name: problem.arguments[name] for name in free if name in problem.arguments}
     own = {name: v for name, v in problem.arguments.items() if name not in given}
-    launch = replace(problem, arguments=own)
+    sizes = {name: v for name, v in problem.shape.items() if name not in given}
+    launch = replace(problem, arguments=own, shape=sizes)
     space = _bounded(launch, space, uses, given)
     kept = sorted(constexprs(problem.kernel) - set(free))
     note = f"space auto: {', '.join(space.axes)} are searched"

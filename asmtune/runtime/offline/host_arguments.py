@@ -178,8 +178,7 @@ def _parts(text: str) -> Iterator[str]:
         yield part.strip()
 
 
-_SIZE: Final = re.compile(r"[\w.]+(?=[^\[\]]*\])")
-"""A word in the innermost brackets of a text."""
+_SIZE: Final = re.compile(r"[\w.]+(?=[^\[\]]*\])")  # a word in the innermost brackets
 
 
 def filled_in(text: str, values: Mapping[str, Any]) -> str:

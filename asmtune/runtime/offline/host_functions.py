@@ -181,7 +181,7 @@ def host_launches(
             )
     if made.failure is not None:
         if not made.launches:
-            raise _with_reason(made.failure, missed)
+            raise made.failure if missed is None else ProblemError(f"{made.failure}; {missed}")
         notes.append(f"after its launches: {shortened(str(made.failure), 120)}")
     launches, known = made.launches, made.tensors
     if module is not None:
@@ -193,11 +193,6 @@ def host_launches(
         )
     distinct = {_identity(launch): launch for launch in launches}
     return [_loaded(launch, known, tuple(notes)) for launch in distinct.values()]
-
-
-def _with_reason(failure: Exception, missed: str | None) -> Exception:
-    """Return an error, with what was left out of its file: a name may be missing for that."""
-    return failure if missed is None else ProblemError(f"{failure}; {missed}")
 
 
 def only_launch(function: Any, arguments: tuple[Any, ...], target: Target) -> LoadedKernel:
@@ -294,7 +289,8 @@ def with_options(loaded: LoadedKernel, axes: Mapping[str, Any], grid: str | None
         space = space.replace(**axes) if axes else space
     else:
         space = Space({**space.axes, **axes}, space.constraints)
-    problem = replace(problem, arguments=own)
+    sizes = {name: value for name, value in problem.shape.items() if name not in fixed}
+    problem = replace(problem, arguments=own, shape=sizes)
     if grid is not None:
         problem = with_grid(problem, grid, space)
     return replace(loaded, problem=problem, space=space)

@@ -214,7 +214,13 @@ def _read_seeds(path: Path, kernel: str | None) -> list[KeyedConfigs]:
         InputError: it cannot be read, or is neither; names the file.
     """
     if is_report(path):
-        return [_seeds_of(report, kernel, path) for report in read_reports(path)]
+        reports = read_reports(path)
+        names = {report.kernel for report in reports}
+        if kernel is not None and len(names) > 1:  # of a host function that launches several
+            reports = [one for one in reports if f".{kernel}".endswith(f".{one.kernel}")]
+        if not reports:
+            raise InputError(f"{path}: no report of {kernel}: it has {', '.join(sorted(names))}")
+        return [_seeds_of(report, kernel, path) for report in reports]
     entries = (configs_of(r, len(r.measurements)) for r in interchange.read(path))
     return [entry for entry in entries if entry is not None]
 

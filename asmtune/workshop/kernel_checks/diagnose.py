@@ -84,9 +84,8 @@ class _Experiments:
             self._notes.append(f"the compiled code was not read: {evidence.note}")
         outputs = request.outputs or subject.outputs or evidence.written
         if not outputs:
-            seen = "no argument is seen to be written: name OUTPUTS in a kernel module"
-            seen = evidence.note or seen
-            raise ProblemError(f"{subject.name}: {seen}")
+            why = "no argument is seen to be written: name OUTPUTS in a kernel module"
+            raise ProblemError(f"{subject.name}: {evidence.note or why}")
         rows = {**evidence.tolerance_rows(device), **request.tolerances}
         self._has_reference = request.reference is not None or ":" not in request.kernel
         if not self._has_reference:

@@ -51,8 +51,8 @@ class DiagnosisRequest:
             default the module's `OUTPUTS`, or all that the kernel is seen to write.
         values: arguments of a host function, "name=value" each.
         only: the kernel of its launch, where it makes several.
-        reference: `file.py:function` in place of the module's. Results of a host function are
-            compared with one another without one.
+        reference: `file.py:function` in place of the module's. Without it, results of a host
+            function are compared with one another.
         target: the GPU that a host function finds.
     """
 
@@ -68,11 +68,7 @@ class DiagnosisRequest:
     target: str = "H200"
 
     def module(self) -> KernelModule:
-        """Load the kernel module, or make one of the launch of a host function.
-
-        Raises:
-            InputError: it is unknown, or does not fit its arguments.
-        """
+        """Load the kernel module, or make one of the launch of a host function."""
         return _module_of_host(self) if ":" in self.kernel else load_kernel_module(self.kernel)
 
 

@@ -57,7 +57,7 @@ def bench(
     """Time kernels on their stored configs on this machine's GPU, and write every sample.
 
     Times and rates are shown on stderr.
-    Without a shape all that is stored for the modules' own shapes and dtypes is timed. Of
+    Without a shape all that is stored for the modules' own shapes and dtypes is timed. With
     FILE.py:FUNCTION, which --arg and --axis are for, each launch is timed: on the config that
     `asmtune tune` has stored, or as the function makes it where nothing tunes it. Exits with 1
     where a kernel fails or a shape has no stored config, with 3 where there is no GPU.

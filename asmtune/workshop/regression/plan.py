@@ -1,7 +1,4 @@
-"""What a bench run times: kernels and functions with their stored configs, a row each.
-
-A row is made again in each timing process, of the values of `row_to_json`.
-"""
+"""What a bench run times: kernels and functions with their stored configs, a row each."""
 
 from __future__ import annotations
 
@@ -109,8 +106,8 @@ class BenchRequest:
             name = problem.name if called == problem.name else f"{called}/{problem.name}"
             counts[name] += 1
             name += f"#{counts[name]}" if counts[name] > 1 else ""
-            dtypes = ",".join(dict.fromkeys(problem.dtypes.values()))
-            subject = BenchSubject(name, arguments, dtypes)
+            dtypes = dict.fromkeys(problem.dtypes.values())
+            subject = BenchSubject(name, arguments, ",".join(dtypes))
             row: BenchRow | UntimedSubject
             if autotuner_in(problem.kernel) is None and not launches.is_replaced:
                 config = loaded.space.first(**problem.shape)
@@ -119,7 +116,7 @@ class BenchRequest:
                 request = launches.request(loaded, self.device)
                 lookup = find_tuned(request.key, request.expected, existing_store(settings))
                 own = partial(request.space.matching, **request.problem.shape)
-                command = f"asmtune tune {function.words}"
+                command = f"asmtune tune {function.kernel}, with the same options, finds one"
                 row = _stored_row(subject, function.kernel, lookup, own, command)
             if isinstance(row, BenchRow):
                 made_by = asdict(function)

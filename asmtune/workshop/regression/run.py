@@ -48,9 +48,9 @@ class BenchSubject:
 
     Attributes:
         kernel: the kernel module's name; not the function's, which holds the file's path. A host
-            function's row has its own name and the kernel's.
-        shape: sizes as the module takes them; what it derives from them may change. A function's
-            row has its arguments as texts.
+            function has its own name and the kernel's.
+        shape: sizes as the module takes them; what it derives from them may change. A function has
+            its arguments as texts.
         dtype: canonical name, as the module takes it.
     """
 
