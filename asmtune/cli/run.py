@@ -19,6 +19,7 @@ from asmtune.cli.output import check_destinations
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.keys.rules import BucketRules
 from asmtune.report.cells import ReportTable, plain_table
+from asmtune.triton_api.interpreter import INTERPRET, is_interpreting
 
 if TYPE_CHECKING:
     from asmtune.runtime.events import KeyResolved
@@ -126,8 +127,8 @@ class UserProgram:
         """Check what is asmtune's own; of the program Python tells what it lacks.
 
         Raises:
-            InputError: an option has none of its values, a file of keys cannot be used, or Python
-                was started without `site`.
+            InputError: an option has none of its values, a file of keys cannot be used, kernels
+                are interpreted while keys are to be recorded, or Python was started without `site`.
         """
         from asmtune.runtime.patching.redirect import check_options
 
@@ -141,6 +142,10 @@ class UserProgram:
         if self.record is not None:
             from asmtune.runtime.offline.recorded_keys import read_keys
 
+            if is_interpreting():
+                raise InputError(
+                    f"--record: {INTERPRET} is set, and an interpreted launch has no key; unset it"
+                )
             check_destinations([("--record", self.record)])
             if self.record.exists():
                 read_keys(self.record)

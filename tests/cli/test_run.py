@@ -166,6 +166,8 @@ def test_keys_are_recorded_however_the_program_ends(tmp_path: Path) -> None:
 
 
 INTERPRETED = """
+import os
+os.environ["TRITON_INTERPRET"] = "1"
 import sys, torch, triton, triton.language as tl
 @triton.autotune(configs=[triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"])
 @triton.jit
@@ -181,10 +183,13 @@ sys.exit(3)
 
 @pytest.mark.slow(seconds=3)
 def test_interpreted_launches_cannot_be_recorded(tmp_path: Path) -> None:
-    """One line says so, and the program ends as it does."""
+    """One line says so, before the program where its environment tells it, else as it ends."""
     (tmp_path / "interpreted.py").write_text(INTERPRETED)
     given = ("-m", "asmtune", "run", "--record", "keys.json", "interpreted.py")
     ran = python(tmp_path, *given, TRITON_INTERPRET="1")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert "--record: TRITON_INTERPRET is set" in ran.err
+    ran = python(tmp_path, *given)
     assert (ran.code, ran.out) == (3, "128.0\n"), ran.err
     assert ran.err.startswith("asmtune: nothing can be recorded in ")
     assert "TRITON_INTERPRET is set" in ran.err

@@ -37,7 +37,7 @@ ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = {
     "kernels": 540, "hopper": 300, "matmul": 200, "torch": 300,
     "gluon": 200, "gru": 150, "bad_use": 200, "tune": 200, "faults": 200,
-    "launch": 180, "recording": 150, "bench": 150, "descriptors": 150,
+    "launch": 180, "recording": 150, "bench": 150, "descriptors": 150, "diagnose": 120,
     "checker": 120, "accuracy": 120, "patching": 120, "tuner_hooks": 120,
     "prepared": 120, "background": 120, "ranks": 120, "aibench8": 120,
     "targets": 120, "bench_command": 120, "workspaces": 90,
