@@ -33,8 +33,8 @@ _PRODUCTS: Final = ("text_mma_sync", "text_wgmma", "text_tcgen05_mma")
 """Tensor instructions; the first that the PTX has counts as mma.sync does."""
 
 _KEPT: Final = (
-    "points for counts rank worse than chance: on 51 recorded tasks (H200) the best of ten kept "
-    "0.545 of the best speed, at random 0.884, by roofline 0.986"
+    "a sum of counts is worse than chance: ten configs kept 0.545 of the best speed on 51 recorded "
+    "tasks (H200), at random 0.884, by roofline 0.986"
 )
 """Figures of benchmarks/results/replay.json."""
 
