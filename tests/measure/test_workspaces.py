@@ -29,7 +29,6 @@ from tests.interpreter import Interpreter
 from tests.measure.workspace_cases import ORDINARY, WORKSPACES, Case
 from tests.workload.workload_lowering import call, lower, pointer
 
-UNSUMMED = {"maxima": "maxima", "means": ""}
 CASES = {name: case for name, (case, _) in WORKSPACES.items()} | ORDINARY
 
 
@@ -85,21 +84,21 @@ def test_ordinary_outputs_are_not(name: str) -> None:
 
 
 def test_what_is_compared_is_said() -> None:
-    """Maxima, and sums that all programs scale alike, are compared; means of a tile are not."""
+    """Sums that all programs scale alike are compared; maxima and means of a tile are not."""
     state = workspaces_of(slots_in("state", "wide"), slots_in("state", "default"))
     assert str(state["partial_ptr"]) == (
         "partial_ptr: workspace of each config (rows = programs along axis 0), compared by its sums"
     )
-    reductions = {}
+    summed = {}
     for name, (case, argument) in WORKSPACES.items():
         other = list(case.configs)[1]
         workspaces = workspaces_of(slots_in(name, other), slots_in(name, "default"))
-        reductions[name] = workspaces[argument].reduction
-    assert reductions == dict.fromkeys(WORKSPACES, "sums") | UNSUMMED
+        summed[name] = workspaces[argument].summed
+    assert {name for name, one in summed.items() if not one} == {"maxima", "means"}
 
 
-FLAWS = ("short", "hole", "flawed", "short and wide", "overlapping", "apart", "lossy")
-DIFFER = {("maxima", "flawed"), ("walk", "short"), ("grouped", "short")}
+FLAWS = ("short", "hole", "short and wide", "overlapping", "apart", "lossy")
+DIFFER = {("walk", "short"), ("grouped", "short")}
 """Wrong configs that write all that they should."""
 
 
@@ -262,9 +261,8 @@ def test_a_default_that_writes_otherwise_than_its_ir_says() -> None:
         assert not any("workspace" in note for note in checker.notes)
 
 
-@pytest.mark.parametrize("reduction", ["sums", "maxima", "minima"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2", "int32", "int64", "uint8"])
-def test_what_no_program_writes_is_not_compared(dtype: str, reduction: str) -> None:
+def test_what_no_program_writes_is_not_compared(dtype: str) -> None:
     """Slots that are padded alike in both configs hold poison between what is written."""
     buffer = torch.empty(8, 8, dtype=getattr(torch, dtype))
     ((tensor,), _) = tensor_arguments({"partial_ptr": buffer})
@@ -272,10 +270,10 @@ def test_what_no_program_writes_is_not_compared(dtype: str, reduction: str) -> N
     expected = buffer.clone()
     expected[:2, :5] = 6
     layouts = SlotLayout(4, 8, 0), SlotLayout(2, 8, 0)
-    workspace = Workspace("partial_ptr", "x", *layouts, reduction)
+    workspace = Workspace("partial_ptr", "x", *layouts, True)
     compared = WorkspaceComparison(workspace, tensor, lambda _: expected.view(-1), poisoned=True)
-    buffer[:4, :5] = 3 if reduction == "sums" else 6
+    buffer[:4, :5] = 3
     assert compared.applies()
     assert compared.failure(1e-3) is None
-    buffer[1, 2] = 5 if reduction == "minima" else 7
+    buffer[1, 2] = 7
     assert compared.failure(1e-3) is not None

@@ -119,10 +119,9 @@ MAXIMA = Case(
     {"most_ptr": (16,), "x_ptr": (1000,)},
     {"width": 1000},
     {
-        "default": {"BLOCK": 128, "FLAW": 0},
-        "narrow": {"BLOCK": 64, "FLAW": 0},
-        "flawed": {"BLOCK": 64, "FLAW": 1},
-        "short": {"BLOCK": 256, "FLAW": 0, **SHORT},
+        "default": {"BLOCK": 128},
+        "narrow": {"BLOCK": 64},
+        "short": {"BLOCK": 256, **SHORT},
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )

@@ -63,14 +63,11 @@ def strided_partials(
 
 
 @triton.jit
-def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr, FLAW: tl.constexpr):
-    """Store the largest element of each block; with a flaw, one that is too large."""
+def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr):
+    """Store the largest element of each block."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < width, other=0.0)
-    most = tl.max(x)
-    if FLAW:
-        most += 0.5
-    tl.store(most_ptr + tl.program_id(0), most)
+    tl.store(most_ptr + tl.program_id(0), tl.max(x))
 
 
 @triton.jit

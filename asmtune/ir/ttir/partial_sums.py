@@ -1,4 +1,4 @@
-"""Tell whether the values that a kernel stores are partial results over the programs of an axis."""
+"""Tell whether the values that a kernel stores are partial sums over the programs of an axis."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from asmtune.ir.ttir.mlir_types import AXIS, DENSE
 from asmtune.ir.ttir.plan import AXES, Flow, terminator
 from asmtune.ir.ttir.tree import Body, Node
 
-_REDUCERS: Final = {
-    "sums": frozenset({"arith.addf", "arith.addi"}),
-    "maxima": frozenset({"arith.maxnumf", "arith.maximumf", "arith.maxsi", "arith.maxui"}),
-    "minima": frozenset({"arith.minnumf", "arith.minimumf", "arith.minsi", "arith.minui"}),
-}
-"""Operations that fold two values, by the name of their results."""
-REDUCTIONS: Final = tuple(_REDUCERS)
+_ADDING: Final = frozenset({"arith.addf", "arith.addi"})
 _SUBTRACTING: Final = frozenset({"arith.subf", "arith.subi"})
 _SCALING: Final = frozenset({"arith.mulf", "arith.muli"})
 _DIVIDING: Final = frozenset({"arith.divf"})
@@ -34,24 +28,13 @@ _ATOMIC_ADDS: Final = (" fadd,", " add,")
 class PartialCheck:
     """Follows what is stored to one argument back to sums over a tile, a loop or a product.
 
-    Maxima and minima are followed the same way. They may begin with any constant, without scales.
-
     Args:
         flow, operations: the kernel and its accesses.
         argument: the position of the argument that holds the sums.
-        reduction: one of `REDUCTIONS`.
     """
 
-    def __init__(
-        self,
-        flow: Flow,
-        argument: int,
-        operations: Sequence[MemoryOperation],
-        reduction: str,
-    ) -> None:
+    def __init__(self, flow: Flow, argument: int, operations: Sequence[MemoryOperation]) -> None:
         self._flow = flow
-        self._reducers = _REDUCERS[reduction]
-        self._adding = reduction == "sums"
         # A sum of what the slot holds and more is a sum, as under a lock.
         self._own = {
             one.node.results[0]
@@ -81,7 +64,7 @@ class PartialCheck:
     def _adds(self, operation: MemoryOperation) -> bool:
         node = operation.node
         if node.name == "tt.atomic_rmw":
-            return self._adding and any(kind in f" {node.text[:24]}" for kind in _ATOMIC_ADDS)
+            return any(kind in f" {node.text[:24]}" for kind in _ATOMIC_ADDS)
         self._assumed = set()
         return self._sums(node.operands[1 if node.name == "tt.store" else -1])
 
@@ -96,22 +79,22 @@ class PartialCheck:
         if owner.name == "scf.for":
             body = owner.regions[0][0]
             return self._carried(body, 1 + place, body.arguments[1 + place])
-        if owner.name in _SCALING and self._adding:
+        if owner.name in _SCALING:
             return self._scaled(*owner.operands) or self._scaled(*reversed(owner.operands))
-        if owner.name in _DIVIDING and self._adding:
+        if owner.name in _DIVIDING:
             return self._scaled(*owner.operands)
         parts = self._parts(owner, value)
         return self._is_sum(owner) if parts is None else all(map(self._sums, parts))
 
     def _parts(self, node: Node, value: int) -> Sequence[int] | None:
         """Return the values that must be sums for a result to be one; None of other operations."""
-        if node.name in self._reducers or (self._adding and node.name in _SUBTRACTING):
+        if node.name in _ADDING or node.name in _SUBTRACTING:
             return node.operands
-        if node.name in _PASSING or (self._adding and node.name == "arith.negf"):
+        if node.name in _PASSING or node.name == "arith.negf":
             return node.operands[:1]
         if node.name == "arith.select":
             return node.operands[1:]
-        if node.name == "tt.dot" and self._adding:
+        if node.name == "tt.dot":
             return node.operands[2:3]
         return self._flow.origins(value) if node.name == "scf.if" else None
 
@@ -126,7 +109,7 @@ class PartialCheck:
         if after < 0 or not self._sums(loop.operands[2 + place]):
             return False
         owner = self._flow.tree.sources[after][0]
-        if isinstance(owner, Node) and owner.name in self._reducers and value in owner.operands:
+        if isinstance(owner, Node) and owner.name in _ADDING and value in owner.operands:
             return True
         return self._sums(after)
 
@@ -139,13 +122,13 @@ class PartialCheck:
         return False
 
     def _is_sum(self, node: Node) -> bool:
-        """Return whether an operation folds a tile, or is a constant: 0 if by addition."""
+        """Return whether an operation adds up a tile, or is 0."""
         if node.name == "arith.constant":
-            return not self._adding or _is_zero(node)
+            return _is_zero(node)
         if node.name != "tt.reduce" or len(node.results) != 1:
             return False
         names = [inner.name for inner in node.regions[0][0].nodes[:-1]]
-        return len(names) == 1 and names[0] in self._reducers and not self._folds_twice(node)
+        return len(names) == 1 and names[0] in _ADDING and not self._folds_twice(node)
 
     def _folds_twice(self, node: Node) -> bool:
         """Return whether what is summed depends on all of the tile, as squares around its mean."""

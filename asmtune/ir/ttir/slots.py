@@ -15,7 +15,7 @@ from asmtune.ir.ttir.addresses import AddressReader, AddressSum
 from asmtune.ir.ttir.arguments import Parameter
 from asmtune.ir.ttir.costs import Placement
 from asmtune.ir.ttir.memory import MemoryOperation, mask_of
-from asmtune.ir.ttir.partial_sums import REDUCTIONS, PartialCheck
+from asmtune.ir.ttir.partial_sums import PartialCheck
 from asmtune.ir.ttir.plan import AXES, Flow
 from asmtune.ir.ttir.tree import Node
 
@@ -65,8 +65,7 @@ class WrittenSlots:
         argument: the parameter's name.
         strides: those of all its stores, which agree.
         others: strides of all other terms that take more than one value.
-        partial: indices along which the values stored are partial results.
-        reduction: of which reduction they are: one of `REDUCTIONS`, "" if `partial` is empty.
+        partial: indices along which the values stored are partial sums.
         scales: constants that partial sums are multiplied by.
         bits: of an element, as the kernel sees it.
     """
@@ -75,7 +74,6 @@ class WrittenSlots:
     strides: tuple[ProgramStride, ...]
     others: tuple[int, ...]
     partial: tuple[str, ...]
-    reduction: str
     scales: tuple[str, ...]
     bits: int
 
@@ -204,20 +202,14 @@ class SlotFinder:
         if len(bare) != 1:
             return None
         terms = {(i.kind, stride) for a in known for i, stride in a.terms if i.count != 1}
-        checks = {one: PartialCheck(self._flow, place, self._operations, one) for one in REDUCTIONS}
-        reduction, along = "", tuple[str, ...]()
-        for name, check in checks.items():
-            along = tuple(s.index for s in agreed if check.along(own, AXES[s.index[0]]))
-            if along:
-                reduction = name
-                break
+        check = PartialCheck(self._flow, place, self._operations)
+        along = tuple(s.index for s in agreed if check.along(own, AXES[s.index[0]]))
         return WrittenSlots(
             self._parameters[place].name,
             agreed,
             tuple(sorted(abs(stride) for kind, stride in terms if kind != "program")),
             along,
-            reduction,
-            checks["sums"].scales(own),
+            check.scales(own),
             self._flow.tree.type_of(own[0].node.operands[0]).bits,
         )
 

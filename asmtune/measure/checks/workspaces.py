@@ -3,9 +3,8 @@
 A backward kernel writes one partial sum a program, and the caller adds up as many as the chosen
 config made. The IR shows where each config's programs write; an argument is a workspace if another
 number of them writes slots of the same width while what they read ends at the same place. Then
-sums over the slots are compared. If the IR shows no sum, which slots are written is compared, with
-maxima or minima over them where it shows these; then the IR must show that the programs leave
-nothing out that the reference's read.
+sums over the slots are compared. If the IR shows no sum, which slots are written is compared; then
+the IR must show that the programs leave nothing out that the reference's read.
 """
 
 from __future__ import annotations
@@ -59,25 +58,20 @@ class Workspace:
         argument: its name.
         index: the programs that the slots belong to: "x", or "x//" for a part of them.
         own, reference: the slots of the config, and those of the one it is compared with.
-        reduction: "sums", "maxima" or "minima" if the reference stores these over that index.
+        summed: whether the slots hold partial sums: what is left out shows in their sum.
     """
 
     argument: str
     index: str
     own: SlotLayout
     reference: SlotLayout
-    reduction: str
-
-    @property
-    def summed(self) -> bool:
-        """Return whether the slots hold partial sums: what is left out shows in their sum."""
-        return self.reduction == "sums"
+    summed: bool
 
     def __str__(self) -> str:
         along = f"programs along axis {_AXES.index(self.index[0])}"
         how = "checked to be written whole and finite"
-        if self.reduction:
-            how = f"compared by its {self.reduction}"
+        if self.summed:
+            how = "compared by its sums"
         return f"{self.argument}: workspace of each config (rows = {along}), {how}"
 
 
@@ -118,8 +112,7 @@ def _workspace(
     ((index, layout, base_layout),) = candidates
     # Means of tiles of another size differ by a constant; what else differs is taken for wrong.
     are_means = one.scales and other.scales and one.scales != other.scales
-    reduction = "" if are_means or index not in other.partial else other.reduction
-    summed = reduction == "sums"
+    summed = index in other.partial and not are_means
     moved_only = layout.count == base_layout.count
     if layout.stride != base_layout.stride or (moved_only and not summed):
         return None
@@ -128,7 +121,7 @@ def _workspace(
         return None
     if not (reads.counts_differ or moved_only or (summed and reads.leave_index_out)):
         return None
-    return Workspace(one.argument, index, layout, base_layout, reduction)
+    return Workspace(one.argument, index, layout, base_layout, summed)
 
 
 def _differ(
@@ -282,11 +275,11 @@ class WorkspaceComparison:
         wrong = None
         if not self._is_initialised:
             wrong = self._coverage(own, base) or self._not_finite(own, base)
-        if wrong is not None or not self._workspace.reduction:
+        if wrong is not None or not self._workspace.summed:
             return wrong
         # Errors of parts grow with the root of their number, what one program leaves out does not.
         counts = self._workspace.own.count, self._workspace.reference.count
-        parts = max(1, min(counts)) if self._workspace.summed else 1
+        parts = max(1, min(counts))
         return self._results(own, base, tolerance / math.sqrt(parts))
 
     def _written(self, values: Any) -> Any:
@@ -328,9 +321,9 @@ class WorkspaceComparison:
         return "wrong_output", f"{wrong:,} elements of {self._name} are NaN or infinite"
 
     def _results(self, own: Any, base: Any, tolerance: float) -> tuple[str, str] | None:
-        """Compare the sums over slots, relative to those of magnitudes; or maxima, or minima."""
+        """Compare the sums over slots, relative to those of magnitudes."""
         sums, expected = self._total(own), self._total(base)
-        sizes = self._total(base, sizes=True) if self._workspace.summed else expected.abs()
+        sizes = self._total(base, sizes=True)
         groups = max(own.shape[0], base.shape[0])  # those there is no room for hold nothing
         sums, expected, sizes = (_padded(v, groups) for v in (sums, expected, sizes))
         magnitude = Magnitude.of(sizes)
@@ -347,8 +340,7 @@ class WorkspaceComparison:
                 worst = most
         if not wrong:
             return None
-        kind = self._workspace.reduction
-        total = f"{int((sizes > 0).sum()):,} {kind} over the slots of {self._name}"
+        total = f"{int((sizes > 0).sum()):,} sums over the slots of {self._name}"
         return "wrong_output", (
             f"{wrong:,} of {total} differ from the "
             f"default config's, most at {[*place]}: {float(sums[place]):.6g} instead of "
@@ -357,19 +349,14 @@ class WorkspaceComparison:
         )
 
     def _total(self, slots: Any, *, sizes: bool = False) -> Any:
-        """Return the sums over slots, or those of magnitudes, as 64-bit floats; or the maxima."""
+        """Return the sums over slots, or those of magnitudes, as 64-bit floats."""
         import torch
 
         written = None if self._poison is None else self._written(slots)
         if not slots.dtype.is_floating_point or slots.dtype.itemsize == 1:
             slots = slots.to(torch.float64)
-        kind = self._workspace.reduction
-        empty = {"sums": 0.0, "maxima": -math.inf, "minima": math.inf}[kind]
         if written is not None and not bool(written.all()):
-            slots = slots.masked_fill(~written, empty)
-        if kind != "sums":  # the kernel's own folds leave out NaN as well
-            slots = slots.masked_fill(slots.isnan(), empty)
-            return (slots.amax if kind == "maxima" else slots.amin)(1).double()
+            slots = slots.masked_fill(~written, 0.0)
         if sizes:
             return torch.linalg.vector_norm(slots, 1, dim=1, dtype=torch.float64)
         return slots.sum(1, dtype=torch.float64)
