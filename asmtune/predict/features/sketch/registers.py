@@ -5,6 +5,7 @@ The constants were measured over the recordings, whose cubins state what was all
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from typing import Final
 
@@ -35,6 +36,9 @@ _SPILLED: Final = 1.4
 POINTER_SHARE: Final = 0.2
 """Share of addresses, other than loops' own values, that are kept in registers."""
 
+INTEGER_SHARE: Final = 0.25
+"""The same of integers that are sums and products of indices: offsets and bounds."""
+
 K_STEPS: Final = 1
 """Steps along K whose operands of mma.sync are in registers at once."""
 
@@ -59,12 +63,20 @@ _ALIASES: Final = _SPREADING | frozenset(
 """Operations whose result mostly is their operand, in the same registers."""
 
 _PRODUCTS: Final = frozenset({"tt.dot", "ttng.warp_group_dot"})
+_LOADS: Final = frozenset(
+    {"tt.load", "ttg.local_load", "tt.gather", "tt.atomic_rmw", "tt.atomic_cas", "tt.histogram"}
+)
+_DIVISIONS: Final = frozenset({"arith.divsi", "arith.divui", "arith.remsi", "arith.remui"})
 _FENCES: Final = _PRODUCTS | frozenset(
     {"tt.reduce", "tt.scan", "tt.gather", "tt.histogram", "tt.store", "tt.atomic_rmw",
      "tt.atomic_cas", "ttg.local_alloc", "ttg.local_store", "ttg.convert_layout", "gpu.barrier",
      "ttg.async_wait", "ttng.wait_barrier"}
 )  # fmt: skip
-"""Operations, beside those with regions, that ptxas moves no load across."""
+"""Operations, beside those with regions, that ptxas moves no load across. Element-wise work on both
+sides of one is not merged."""
+
+_WHOLE: Final = _PRODUCTS | frozenset({"tt.scan", "ttg.convert_layout", "scf.for", "scf.yield"})
+"""Operations that need all elements of an operand at once."""
 
 
 def allocated(target: Target, wanted: float, warps: int, cap: int | None) -> tuple[int, float]:
@@ -81,9 +93,11 @@ class LiveRegisters:
 
     Values live from the operation that makes them to the last that reads them; values that a loop
     reads from outside live until its end. A result takes the place of operands that are read for
-    the last time. ptxas moves code: loads go to the front of their block, as far as addresses are
-    known and no fence is crossed. That it computes element-wise results where they are used, and
-    integers again, was estimated too, and chose no better.
+    the last time. ptxas moves code, and this counts:
+
+    - Loads go to the front of their block, as far as addresses are known and no fence is crossed.
+    - Element-wise results that are used up before the next fence exist one element at a time.
+    - Integers that are sums and products of indices are mostly computed again where they are used.
     """
 
     def __init__(self, kernel: SketchedKernel) -> None:
@@ -92,6 +106,9 @@ class LiveRegisters:
         self._dies: dict[int, int] = {}
         self._known: dict[int, int] = {}
         self._roots: dict[int, int] = {}
+        self._costly: dict[int, bool] = {}
+        self._whole: set[int] = set()
+        self._fences: list[int] = []
         self._loops: list[tuple[int, int]] = []
         self._spans: dict[int, tuple[int, int]] = {}
         self._clock = 0
@@ -107,15 +124,22 @@ class LiveRegisters:
             self._clock += 1
             known = max((self._known.get(value, 0) for value in node.operands), default=0)
             at = max(front, known) if node.name == "tt.load" else self._clock
-            for root in map(self._root, node.operands):
-                self._dies[root] = max(at, self._dies.get(root, 0))
+            self._read(node, at)
             if node.regions or (node.name in _FENCES and not self._stays(node)):
+                self._fences.append(self._clock)
                 self._walk_regions(node)
                 front = self._clock
             self._make(node, at if node.name == "tt.load" else self._clock)
             for result in node.results:
                 early = _is_single(node) or not node.operands
                 self._known[result] = known if early else self._clock
+
+    def _read(self, node: Node, at: int) -> None:
+        whole = node.name in _WHOLE and not self._stays(node)
+        for root in map(self._root, node.operands):
+            self._dies[root] = max(at, self._dies.get(root, 0))
+            if whole:
+                self._whole.add(root)
 
     def _walk_regions(self, node: Node) -> None:
         if node.name in ("tt.reduce", "tt.scan"):
@@ -126,6 +150,7 @@ class LiveRegisters:
                 self._walk(inner)
         if node.loop >= 0:
             self._clock += 1
+            self._fences.append(self._clock)
             self._loops.append((start, self._clock))
             self._spans[node.loop] = (start, self._clock)
 
@@ -206,7 +231,30 @@ class LiveRegisters:
             return max(words, self._kernel.elements(value))  # none shares a register with another
         if owner.name == "ttg.local_load" and kind_of(kind.encoding) == "dot_op":
             return words * _share_along_k(kind)
+        if self._is_used_up(value, owner):
+            return min(words, max(1.0, kind.bits / 32))
+        if kind.element.startswith("i") and kind.bits >= 16 and not self._is_costly(value):
+            return min(words, 2.0 + INTEGER_SHARE * words)
         return words
+
+    def _is_used_up(self, value: int, owner: Node) -> bool:
+        """Say whether a result is made element by element, each where it is used."""
+        if not _is_single(owner) or value in self._whole:
+            return False
+        place = bisect_right(self._fences, self._born.get(value, 0))
+        return place == len(self._fences) or self._fences[place] >= self._dies.get(value, 0)
+
+    def _is_costly(self, value: int) -> bool:
+        """Say whether a number is costly to compute again: loaded, divided, or a loop's own."""
+        if value not in self._costly:
+            owner, _ = self._kernel.values.tree.sources[value]
+            self._costly[value] = isinstance(owner, Node) and (
+                owner.name in _LOADS
+                or owner.name in _DIVISIONS
+                or bool(owner.regions)
+                or any(self._is_costly(operand) for operand in owner.operands)
+            )
+        return self._costly[value]
 
 
 def _is_free(owner: Node | Body) -> bool:
