@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 import triton
@@ -18,9 +17,6 @@ import typer
 
 import asmtune
 from asmtune.cli.app import EXAMPLES, app, run
-from asmtune.runtime.decorator import asm_autotune
-
-REPOSITORY = Path(__file__).parents[1]
 
 
 @triton.jit
@@ -110,27 +106,6 @@ def test_dir_has_public_names_alone() -> None:
     folders = ["kernel_checks", "kernels", "lowprec", "rules"]
     assert dir(asmtune) == sorted([*asmtune.__all__, *folders])
     assert all(hasattr(asmtune, name) for name in dir(asmtune))
-
-
-LISTED = [triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})]
-CONSTRAINED = asmtune.Space({"BLOCK": [32, 64, 128]}).where("small", lambda BLOCK: BLOCK < 128)
-
-
-@pytest.mark.parametrize(
-    ("options", "ending"),
-    [
-        ({"configs": LISTED, "key": ["n"]}, "key [n], 0 keys met, 2 configs>"),
-        ({"space": CONSTRAINED}, "0 keys met, up to 3 configs>"),
-        ({"space": lambda: LISTED}, "0 keys met, configs made at the first launch>"),
-    ],
-)
-def test_repr(options: dict[str, Any], ending: str) -> None:
-    """A decorated kernel shows its name, key, keys met and configs, and computes nothing."""
-    kernel = asm_autotune(**options)(add)
-    assert repr(kernel).startswith(f"<asm_autotune {add.__module__}.add: key [")
-    assert repr(kernel).endswith(ending)
-    kernel.cache["any"] = triton.Config({"BLOCK": 32})
-    assert repr(kernel).endswith(ending.replace("0 keys met", "1 keys met"))
 
 
 @pytest.mark.slow(seconds=5)
