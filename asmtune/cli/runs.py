@@ -31,15 +31,8 @@ def runs(
     output: Output = None,
 ) -> None:
     """List tuning runs, the latest last; `asmtune runs show RUN` shows one."""
-    if context.invoked_subcommand is None:
-        list_runs(kernel, form, output)
-
-
-@app.command("ls")
-def list_runs(
-    kernel: Kernel = None, form: TextFormat = TextForm.TEXT, output: Output = None
-) -> None:
-    """List tuning runs, the latest last."""
+    if context.invoked_subcommand is not None:
+        return
     folder = Settings.from_environment().runs_dir
     summaries = [run for run in _readable(run_files(folder)) if kernel in (None, run.header.kernel)]
     shown = runs_json if form is TextForm.JSON else runs_table

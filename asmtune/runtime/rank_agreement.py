@@ -111,7 +111,7 @@ class RankAgreement:
     deterministic: bool = field(default_factory=is_deterministic)
 
     def agree(self, resolve: Callable[[], Config]) -> Config:
-        """Return the config that all ranks use; a key without one is resolved and published.
+        """Return the config that all ranks use; before there is one, `resolve` and publish one.
 
         Raises:
             AsmtuneError: `resolve` failed in this rank; another one may succeed.

@@ -99,15 +99,6 @@ def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert rows[0]["winner"] == {"BLOCK_M": 128, "num_warps": 8, "num_stages": 3}
 
 
-def test_ls_neutralises_control_codes(path: Path) -> None:
-    """A name that holds terminal control codes is shown escaped."""
-    with Store.open(path) as store:
-        store.save(record(1, "pkg.\x1b[2J"))
-    text = run("ls").stdout
-    assert "\x1b" not in text
-    assert "\\x1b[2J" in text
-
-
 @pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", " =1"])
 def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Cells that a spreadsheet would run are quoted; numbers, and the mark of nothing, stay."""

@@ -70,19 +70,6 @@ def test_the_terms_of_a_score(commands: Commands) -> None:
         assert points["text_bar_sync"] == -30 * read["text_bar_sync"]
 
 
-def test_json(commands: Commands) -> None:
-    """As JSON the whole report, and what fell adds up to the candidates."""
-    ran = commands.run(*SMALL, "--format", "json", "--keep", "1", "--scorer", "chance")
-    assert (ran.code, ran.err) == (0, "")
-    (report,) = json.loads(ran.out)["reports"]
-    kept = [verdict for verdict in report["verdicts"] if verdict["kept"]]
-    dropped = sum(entry["configs"] for entry in report["dropped"])
-    assert dropped + len(kept) == len(report["verdicts"])
-    assert (kept[0]["rank"], report["scorer"]) == (1, "chance")
-    selection = report["selection"]
-    assert (selection["keep"], selection["ranks"], selection["expected_share"]) == ("1", 1, None)
-
-
 def test_keep(commands: Commands) -> None:
     """By default the scorer's error decides how many are kept, and the report says their worth."""
     many = ("prune-report", "{}/doubled.py", "--axis", "BLOCK=64,128,256,512")

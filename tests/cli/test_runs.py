@@ -28,7 +28,6 @@ def test_runs_are_listed(runs: list[str], commands: Commands) -> None:
     assert ran.out.index(runs[0]) < ran.out.index(runs[1])
     listed = json.loads(commands.run("runs", "--format", "json").out)
     assert [run["run"] for run in listed["runs"]] == runs
-    assert commands.run("runs", "ls").out == ran.out
     none = commands.run("runs", "--kernel", "other")
     assert "no run of other in " in none.err
     assert runs[0] not in none.out

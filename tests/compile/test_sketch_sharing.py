@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, sketch_configs, tiles
+from asmtune.compile.pool import Hooks, sketch_configs
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.artifacts import Failure, Sketch
+from asmtune.core.records.artifacts import Sketch
 from tests.compile.making import accepted, sketch_one
 from tests.compile.readings import admit, whole
 from tests.sample_kernels import product_problem
@@ -43,36 +41,3 @@ def test_together_as_one_by_one(
         single = sketch_one(request, empty_settings)
         assert isinstance(single, Sketch)
         assert found[position].reading == single  # type: ignore[union-attr]
-
-
-def _lower(config: Config) -> Failure:
-    return Failure("lower", "kernel", str(config))
-
-
-CONFIGS = st.lists(
-    st.builds(
-        lambda block, warps, stages, cap: Config({"B": block}, warps, stages, maxnreg=cap),
-        st.integers(1, 3),
-        st.sampled_from([4, 8]),
-        st.sampled_from([2, 3]),
-        st.sampled_from([None, 64, 128]),
-    ),
-    max_size=40,
-)
-
-
-@given(CONFIGS, st.integers(1, 9))
-def test_shares_of_tiles(configs: list[Config], most: int) -> None:
-    """Every config is in one share, of its tile alone."""
-    left = []
-    shares = list(tiles(configs, _lower, lambda rest: left.append(rest) or most))  # type: ignore[func-returns-value]
-    assert left == sorted(left, reverse=True)
-    assert set(left) <= set(range(1, len(configs) + 1))
-    assert sorted(position for share in shares for position, _ in share) == list(
-        range(len(configs))
-    )
-    for share in shares:
-        picked = [configs[position] for position, _ in share]
-        assert [str(config) for config in picked] == [pair[1].detail for pair in share]  # type: ignore[union-attr]
-        assert len({config.kwargs["B"] for config in picked}) == 1
-        assert len(share) <= most

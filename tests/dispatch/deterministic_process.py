@@ -33,7 +33,8 @@ SPACE = Space({"BLOCK": (128, 256, 512, 1024), "FLAW": (0,), "num_warps": (1, 2,
 def request(n: int) -> TuningRequest:
     """A launch that adds two vectors of random numbers, whose key has a bucket."""
     arguments: dict[str, Any] = {name: torch.rand(n) for name in ("x_ptr", "y_ptr", "out_ptr")}
-    problem = Problem(support.add, arguments | {"n": n}, lambda v: (-(-n // v["BLOCK"]),), {"n": n})
+    grid = lambda values: (-(-values["n"] // values["BLOCK"]),)  # noqa: E731
+    problem = Problem(support.add, arguments | {"n": n}, grid, {"n": n})
     key = replace(key_of(problem, support.DEVICE), shape={"pow2(n)": asmtune.pow2.function(n)})
     return TuningRequest(problem, key, SPACE)
 

@@ -18,9 +18,10 @@ import torch.distributed as dist
 import triton
 
 import asmtune
-from asmtune.base.errors import CompileError, MissError
+from asmtune.base.errors import CompileError, InputError, MissError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
@@ -29,6 +30,7 @@ from asmtune.measure.accuracy import Bound
 from asmtune.predict.prune import flow
 from asmtune.runtime import options as runtime_options
 from asmtune.runtime import rank_agreement
+from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.options import is_deterministic
 from asmtune.runtime.rank_agreement import RankAgreement, RankJob
 from asmtune.store.database import Store
@@ -51,6 +53,11 @@ def switched() -> Iterator[None]:
     yield
     runtime_options._choose(before)
     torch.use_deterministic_algorithms(False)
+
+
+@triton.jit
+def blocks(x_ptr, y_ptr, out_ptr, n, BLOCK, OTHER):
+    """Do nothing, in a grid of two blocks."""
 
 
 def refuse(*_: Any, **__: Any) -> Any:
@@ -76,6 +83,15 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_deterministic()
     asmtune.deterministic(False)
     assert not is_deterministic()
+
+
+def test_bad_switches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another value than True, False, 0 and 1 gives one line."""
+    with pytest.raises(InputError, match=r"^deterministic\('yes'\): give True or False$"):
+        asmtune.deterministic("yes")  # type: ignore[arg-type]
+    monkeypatch.setenv("ASMTUNE_DETERMINISTIC", "yes")
+    with pytest.raises(InputError, match=r"^.*ASMTUNE_DETERMINISTIC='yes': expected one of 0, 1$"):
+        is_deterministic()
 
 
 @pytest.mark.slow(seconds=20)
@@ -180,13 +196,48 @@ def test_what_a_key_does_not_hold() -> None:
     )
     ids = torch.arange(8)
     problem = replace(first.problem, arguments={**first.problem.arguments, "ids": ids})
-    canonical = picks.canonical_problem(problem, first.key)
+    configs = list(first.space.configs(n=700))
+    canonical = picks.canonical_problem(problem, first.key, configs)
     assert canonical.arguments["n"] == 1024
     assert canonical.arguments["ids"].is_meta
     assert isinstance(canonical.index_table("ids"), str)
     assert problem.arguments["ids"] is ids
-    other = picks.canonical_problem(second.problem, second.key)
+    other = picks.canonical_problem(second.problem, second.key, configs)
     assert other.arguments["n"] == 1024
+
+
+@pytest.mark.parametrize("n", [1025, 1500, 2047])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        lambda n: lambda v: (triton.cdiv(n, v["BLOCK"]),),
+        lambda n: lambda v: (8, triton.cdiv(n, v["BLOCK"]), 3),
+        lambda n: lambda v: (triton.cdiv(n, v["BLOCK"]) * triton.cdiv(640, v["OTHER"]),),
+        lambda n: (n, 4),
+        lambda _: lambda v: (triton.cdiv(v["n"], v["BLOCK"]),),
+        lambda _: lambda v: (132, v["OTHER"]),
+        lambda _: lambda v: (triton.cdiv(640, v["OTHER"]),),
+    ],
+)
+def test_grids_at_the_end_of_a_bucket(grid: Any, n: int) -> None:
+    """A grid counts blocks of the bucket's end, whether it reads its arguments or not."""
+    at = miss(n)
+    configs = [Config({"BLOCK": b, "OTHER": o}) for b in (64, 128, 1024) for o in (32, 256)]
+    problem = replace(at.problem, kernel=blocks, grid=grid(n))
+    found = picks.bucket_end_grid(problem, {"n": 2048}, configs)
+    ended = replace(problem, grid=found, arguments={**problem.arguments, "n": 2048})
+    true = replace(ended, grid=grid(2048))
+    for config in configs:
+        assert ended.programs(config) == true.programs(config)
+
+
+def test_a_grid_at_the_end_of_a_bucket_beside_one_that_raises() -> None:
+    """A config without a grid does not keep those of the others from the bucket's end."""
+    configs = [Config({"BLOCK": block, "OTHER": 1}) for block in (64, 128, 256)]
+    grid = lambda v: (triton.cdiv(1500, v["BLOCK"]) + 0 // (v["BLOCK"] - 64),)  # noqa: E731
+    problem = replace(miss(1500).problem, kernel=blocks, grid=grid)
+    found = picks.bucket_end_grid(problem, {"n": 2048}, configs)
+    assert replace(problem, grid=found).programs(configs[1]) == (16, 1, 1)
 
 
 @pytest.mark.parametrize("kind", ["timeout", "memory", "lost"])
@@ -250,3 +301,36 @@ def test_switch_reaches_planned_launches(machine: Imagined) -> None:
     assert launch() == 128
     assert forgotten[-1] is False
     assert len(machine.tuned) == 1
+
+
+@pytest.mark.slow(seconds=2)
+def test_compiled_graphs(machine: Imagined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph of `torch.compile` launches the config of an earlier launch, else the default.
+
+    PyTorch's compiler does not tell the grid, without which nothing can be predicted.
+    """
+    monkeypatch.setattr(picks, "shipped_target", lambda _: load_target("H200"))
+    n = 1 << 16
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out = torch.empty_like(x)
+        kernel[lambda v: (triton.cdiv(n, v["BLOCK"]),)](x, y, out, n)
+        return out
+
+    def decorated() -> Any:
+        axes = {"BLOCK": [16, 64, 1024], "num_warps": [1, 8]}
+        return asmtune.asm_autotune(space=axes, key=["n"])(torch_kernels.add)
+
+    torch.use_deterministic_algorithms(True)
+    kernel = decorated()
+    x = torch.randn(n)
+    graph = {"backend": "aot_eager", "fullgraph": True}
+    torch.testing.assert_close(add(x, x), x + x)
+    torch.testing.assert_close(torch.compile(add, **graph)(x, x), x + x)
+    kernel = decorated()
+    torch.compiler.reset()
+    with pytest.warns(MissWarning, match="launch the key once before it is traced"):
+        torch.testing.assert_close(torch.compile(add, **graph)(x, x), x + x)
+    first, second, third = [(made["BLOCK"], made["num_warps"]) for made in machine.launches]
+    assert first == second != third == (16, 1)
+    assert machine.tuned == []

@@ -83,15 +83,3 @@ def test_columns_leave_by_importance() -> None:
     assert "left out at 70 columns: least; 71 columns show all" in text
     assert "2" * 10 in text
     assert "1" * 10 not in text
-
-
-def test_control_codes_in_cells() -> None:
-    """Codes, tabs and marks of direction are shown escaped, and brackets are no markup."""
-    table = plain_table("t\x1b[2J", ("h\x1b[31m", "[/]"))
-    table.add_row("a\x1b]0;x\x07\x9b31m\u202eb\u2066\x7f", "[link=x]1[/]")
-    for width in (20, 200):
-        text = rendered(table, width).replace("\n", "")
-        assert text.isprintable(), ascii(text)
-    assert "\\x1b[31m" in text
-    assert "\\u202e" in text
-    assert "[link=x]1[/]" in text
