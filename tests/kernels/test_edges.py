@@ -11,7 +11,6 @@ import torch
 from torch.autograd import forward_ad
 
 from asmtune.kernels import (
-    _gemm_host,
     attention,
     conv2d,
     cross_entropy,
@@ -113,20 +112,6 @@ def test_heads_with_rows_far_apart_are_copied(apart: int, copied: bool) -> None:
     steps = (300 * apart, 300 * apart, apart, 1)
     x = torch.empty_strided((1, 1, 300, 16), steps, dtype=torch.float16, device="meta")
     assert laid(x).stride(2) == (16 if copied else apart)
-
-
-def batch_in_parts() -> float:
-    """Return the error of a product whose batch takes three launches."""
-    _gemm_host.MOST_BATCH = 2
-    a, b = torch.randn(5, 7, 9), torch.randn(9, 3)
-    bias = torch.randn(3)
-    return float((matmul.matmul(a, b, bias) - (a @ b + bias)).abs().max())
-
-
-@pytest.mark.slow
-def test_a_batch_in_parts_is_right(interpreter: Interpreter) -> None:
-    """Each part multiplies its own matrices into its own results."""
-    assert interpreter.call("tests.kernels.test_edges:batch_in_parts") < 1e-2
 
 
 def layers() -> Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
