@@ -17,9 +17,10 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
-from asmtune.kernels._common import by_name, multiple, processors, tuners, vouched
+from asmtune.kernels._common import multiple, processors, vouched
 from asmtune.kernels._conv2d_host import pixels_first
 from asmtune.kernels._split import workspace
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 _SUMS_BYTES = 4 << 20
@@ -92,11 +93,7 @@ def kernel(
 
 
 DEFAULT = Config({"ROWS": 32, "BLOCK": 64, "WAVES": 0}, num_warps=4)
-"""16 elements a thread.
-
-No sum is shared, so that tuning takes what other configs write in the memory for parts for
-scratch: PyTorch's functions write nothing there.
-"""
+"""16 elements a thread; no sum is shared."""
 
 
 def space() -> Space:
@@ -159,29 +156,11 @@ def arguments_of(dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool) -> di
     }
 
 
-def _made(given: dict[str, Any]) -> None:
-    """Call PyTorch's functions with the arguments of a launch by name."""
-    dz = given["dy_ptr"]
-    if given["RELU"]:
-        backward = torch.ops.aten.threshold_backward.grad_input
-        dz = backward(dz, given["y_ptr"], 0, grad_input=given["dz_ptr"])
-    if given["BIAS"]:
-        torch.sum(dz, (0, 1, 2), out=given["dbias_ptr"])
-
-
-def _torch(
-    dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool, *_: bool
-) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Compute `result_gradients` by PyTorch."""
-    dz = dy if y is None else torch.ops.aten.threshold_backward(dy, y, 0)
-    return None if y is None else dz, dz.sum((0, 2, 3)) if has_bias else None
-
-
-@replay_calls(alternatives={"torch": _torch})
+@replay_calls
 def result_gradients(
-    dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool, vendor: bool
+    dy: torch.Tensor, y: torch.Tensor | None, has_bias: bool
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """Compute the gradients of what ReLU was given and of the bias by the fastest way.
+    """Compute the gradients of what ReLU was given and of the bias.
 
     Returns:
         The gradient before ReLU in `torch.channels_last`, None without y; and the bias's, None
@@ -190,12 +169,11 @@ def result_gradients(
     arguments = arguments_of(dy, y, has_bias)
     dz, dbias = arguments["dz_ptr"], arguments["dbias_ptr"]
     if dy.numel():
-        (_tuned if vendor else _alone)[grid](**arguments)
+        _tuned[grid](**arguments)
     elif dbias is not None:
         dbias.zero_()
     return None if dz is None else dz.permute(0, 3, 1, 2), dbias
 
 
 _KEY = (pow2("pixels"), "filters", "RELU", "BIAS", "MULTIPLE")
-_launch_torch = by_name(kernel, _made)
-_alone, _tuned = tuners(kernel, space=space, key=_KEY, vendor={"torch": _launch_torch})
+_tuned = asm_autotune(space=space, key=_KEY)(kernel)

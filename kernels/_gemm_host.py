@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -155,6 +155,8 @@ def product(
         raise ValueError(f"{operands}; they must be (.., M, K) and (.., K, N) of two or three axes")
     if a.ndim == b.ndim == 3 and a.shape[0] != b.shape[0]:
         raise ValueError(f"{operands}; a batch of both must be as long")
+    if max((len(x) for x in (a, b) if x.ndim == 3), default=1) > MOST_BATCH:
+        raise ValueError(f"{operands}; a batch must be {MOST_BATCH} at most: divide it")
     if activation not in ACTIVATIONS:
         raise ValueError(
             f"{what}: activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}"
@@ -203,23 +205,12 @@ def launch(
     """Launch a tuned kernel; return the product, (batch, M, N)."""
     c = operands.result()
     if c.numel() and operands.a.shape[2]:
-        for part, result in _launches(operands, c):
-            arguments = part.arguments(result)
-            with allocating():
-                beside(tuners, vendor, gluon and _fits_hopper(arguments))[grid](**arguments)
+        arguments = operands.arguments(c)
+        with allocating():
+            beside(tuners, vendor, gluon and _fits_hopper(arguments))[grid](**arguments)
     elif c.numel():
         raise ValueError(f"matmul: a is {tuple(operands.a.shape)}; K must be 1 or more")
     return c
-
-
-def _launches(operands: Product, c: torch.Tensor) -> Iterator[tuple[Product, torch.Tensor]]:
-    """Divide a batch that is longer than a grid's second axis; give each part and its result."""
-    if len(c) <= MOST_BATCH:
-        yield operands, c
-        return
-    for first in range(0, len(c), MOST_BATCH):
-        part = slice(first, first + MOST_BATCH)
-        yield replace(operands, a=operands.a[part], b=operands.b[part]), c[part]
 
 
 def _fits_hopper(arguments: Mapping[str, Any]) -> bool:

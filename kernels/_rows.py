@@ -1,30 +1,23 @@
 """Helpers of kernels over rows: their space, grid, sums in one pass, and sums of parts.
 
-The normalisations' gradients: PyTorch's function gives all at once. asmtune's kernels leave sums
-over rows in parts, which a launch after adds up: a race does not time that one, a few percent of
-the whole. In a race PyTorch's gradient of x is checked, and the parts are written for it, untimed.
-Else its results are what the public function returns.
+The normalisations' gradients leave sums over rows in parts, which a launch after adds up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
-from torch.compiler import is_dynamo_compiling
 
-from asmtune.core.alternatives import unfinished
 from asmtune.core.config import Config
 from asmtune.core.keys.buckets import pow2
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import (
     as_rows,
-    by_name,
     check_rows,
     check_shape,
     check_tensors,
@@ -33,7 +26,6 @@ from asmtune.kernels._common import (
     multiple,
     row_sizes,
     store_columns,
-    tuners,
     vouched,
     walkers,
 )
@@ -237,24 +229,6 @@ def row_grid(values: Mapping[str, Any]) -> tuple[int]:
 _sum_parts = asm_autotune(configs=[Config({}, num_warps=8)])(sum_parts_kernel)
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """Gradients that the vendor has computed for a launch; a call writes what the kernel writes.
-
-    Attributes:
-        all: gradients of x, of the weight, and of the bias if there is one.
-        given: the launch's arguments by name.
-    """
-
-    all: Sequence[torch.Tensor]
-    given: Mapping[str, Any]
-
-    def __call__(self) -> None:
-        """Write the gradient of x, and what each program sums of the others."""
-        self.given["dx_ptr"].copy_(self.all[0])
-        add_rows(self.given, self.given["parts_ptr"].zero_())
-
-
 def add_rows(given: Mapping[str, Any], parts: torch.Tensor) -> None:
     """Add to each program's parts what it sums of its rows, in the parts' dtype.
 
@@ -273,20 +247,9 @@ def add_rows(given: Mapping[str, Any], parts: torch.Tensor) -> None:
             parts[1, : len(x)] += dy
 
 
-def walk_tuners(kernel: Any, function: Callable[..., Any], **options: Any) -> tuple[Any, ...]:
-    """Decorate a kernel without and with PyTorch's function of its first arguments.
-
-    Its programs walk the rows, so that its tiles would be held at the default's.
-    """
-
-    def launch(given: dict[str, Any]) -> Gradients:
-        names = ("dy", "x", "weight", "mean", "rstd")
-        return Gradients(
-            function(*(given[f"{name}_ptr"] for name in names if f"{name}_ptr" in given)), given
-        )
-
-    vendor = {"torch": by_name(kernel, launch)}
-    return tuners(kernel, key=ROW_KEY, search_held_tiles=True, vendor=vendor, **options)
+def walk_tuner(kernel: Any, space: Any) -> Any:
+    """Decorate a kernel whose programs walk rows, so that tiles would be held at the default's."""
+    return asm_autotune(space=space, key=ROW_KEY, search_held_tiles=True)(kernel)
 
 
 def walk_reference(baseline: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -333,7 +296,7 @@ def differentiate(
 
     Args:
         what: the public function's name.
-        tuned: the kernel beside the alternatives that are wanted; none for PyTorch's compiler.
+        tuned: the kernel.
         made_by: gives a launch's arguments by name.
         given: dy and x of (..., cols), and weight of (cols,), of one dtype.
         saved: of (rows,) each, in fp32, as `walk_arguments` takes them.
@@ -353,45 +316,9 @@ def differentiate(
         return (torch.empty_like(x), *(torch.zeros_like(weight) for _ in saved))
     columns = {name: tensor.contiguous() for name, tensor in saved.items()}
     launch = made_by(as_rows(dy), as_rows(x), weight.contiguous(), **columns)
-    made = _launched(tuned, launch)
-    if made is None:
-        parts = launch["parts_ptr"].view(-1, launch["programs"], launch["cols"])
-        made = (launch["dx_ptr"], *sum_parts(parts, weight.dtype))
-    return (made[0].view(x.shape), *made[1:])
-
-
-def _launched(tuned: Any, arguments: Mapping[str, Any]) -> Any:
-    """Launch a tuned kernel; return all gradients if the vendor was called for it."""
-    named = None if is_dynamo_compiling() else tuned.options.choices.get("alternatives")
-    if not named:
-        tuned[walk_grid](**arguments)
-        return None
-    with unfinished(named["torch"]) as called:
-        tuned[walk_grid](**arguments)
-    return called[0].all if called else None
-
-
-def of_layernorm(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor,
-    **_: bool,
-) -> tuple[torch.Tensor, ...]:  # fmt: skip
-    """Compute the gradients of x, weight and bias; PyTorch wants a bias, and reads none."""
-    columns = (mean[:, None], rstd[:, None], weight, weight, [True] * 3)
-    return _by_rows(torch.ops.aten.native_layer_norm_backward, dy, x, weight, *columns)
-
-
-def of_rmsnorm(
-    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor, **_: bool
-) -> tuple[torch.Tensor, ...]:
-    """Compute the gradients of x and weight; PyTorch has the function from 2.9 on."""
-    columns = (rstd[:, None], weight, [True] * 2)
-    return _by_rows(torch.ops.aten._fused_rms_norm_backward, dy, x, weight, *columns)
-
-
-def _by_rows(backward: Any, dy: Any, x: Any, weight: Any, *rest: Any) -> tuple[torch.Tensor, ...]:
-    rows = (tensor.reshape(-1, tensor.shape[-1]) for tensor in (dy, x))
-    dx, *sums = backward(*rows, weight.shape, *rest)
-    return (dx.view(x.shape), *sums)
+    tuned[walk_grid](**launch)
+    parts = launch["parts_ptr"].view(-1, launch["programs"], launch["cols"])
+    return (launch["dx_ptr"].view(x.shape), *sum_parts(parts, weight.dtype))
 
 
 of_weight, of_both = partial(walk_arguments, ()), partial(walk_arguments, (2,))

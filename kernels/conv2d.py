@@ -217,7 +217,6 @@ def _gradients(
     y: torch.Tensor | None,
     window: tuple[int, ...],
     groups: int,
-    vendor: bool,
     needed: tuple[bool, ...],
 ) -> tuple[torch.Tensor | None, ...]:
     """Compute the gradients of x, weight and bias that are needed.
@@ -229,7 +228,7 @@ def _gradients(
     dz, dbias = None, None
     is_fixed = not is_dynamo_compiling() and is_deterministic()
     if y is not None or needed[2]:
-        dz, dbias = result_gradients(dy, y, needed[2], vendor and not is_fixed)
+        dz, dbias = result_gradients(dy, y, needed[2])
     given = dy if dz is None else dz, x, weight, Window.of_numbers(window), groups
     with in_fixed_order() if is_fixed else nullcontext():
         return (*gradients(*given, needed[:2]), dbias)
@@ -310,7 +309,7 @@ def conv2d(
     options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
     y = _result(x, weight, bias, **options, groups=groups, relu=relu, vendor=vendor)
     window = Window.of(stride, padding, dilation).numbers
-    return y, (x, weight, y if relu else None, window, groups, vendor)
+    return y, (x, weight, y if relu else None, window, groups)
 
 
 def _arguments(

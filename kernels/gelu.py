@@ -31,8 +31,8 @@ from asmtune.kernels._common import (
     flat_space,
     forward_only,
     problems,
-    tuners,
 )
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -118,22 +118,13 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(arguments["x_ptr"].double(), FORMS[bool(arguments["TANH"])])
 
 
-def _launch_torch(x: torch.Tensor, y: torch.Tensor, n: int, TANH: bool) -> None:  # noqa: ARG001
-    torch._C._nn.gelu(x, approximate=FORMS[TANH], out=y)
-
-
-def _torch(x: torch.Tensor, approximate: str = "none", **_: bool) -> torch.Tensor:
-    return torch.nn.functional.gelu(x, approximate=approximate)
-
-
-@replay_calls(alternatives={"torch": _torch})
-def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> torch.Tensor:
+@replay_calls
+def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
     """Compute GELU by the tuned kernel.
 
     Args:
         x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         approximate: "none" for erf, "tanh" for that form.
-        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -147,7 +138,7 @@ def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> 
         raise ValueError(f"gelu: approximate is {approximate!r}; it must be one of {FORMS}")
     arguments = _arguments(x, approximate)
     if x.numel():
-        (_tuned if vendor else _alone)[flat_grid](**arguments)
+        _tuned[flat_grid](**arguments)
     return arguments["y_ptr"]
 
 
@@ -158,5 +149,4 @@ def _arguments(x: torch.Tensor, approximate: str) -> dict[str, Any]:
 
 
 problem = problems(kernel, "gelu", inputs, _arguments, flat_grid)
-_KEY = (pow2("n"), "TANH")
-_alone, _tuned = tuners(kernel, space=space, key=_KEY, vendor={"torch": _launch_torch})
+_tuned = asm_autotune(space=space, key=(pow2("n"), "TANH"))(kernel)

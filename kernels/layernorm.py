@@ -30,11 +30,11 @@ from asmtune.kernels._common import (
     load_columns,
     problems,
     store_columns,
-    tuners,
     vouched,
 )
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import EPS, layernorm_backward
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -145,32 +145,9 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(*given), x.mean(-1), torch.rsqrt(x.var(-1, correction=0) + eps)
 
 
-@replay_calls
-def _backward(grad: Any, x: Any, weight: Any, mean: Any, rstd: Any, vendor: bool) -> Any:
-    return layernorm_backward(grad, x, weight, mean, rstd, vendor=vendor)
-
-
-def _launch_torch(
-    x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *numbers: Any
-) -> None:
-    """Launch PyTorch's kernel with the arguments of this one."""
-    given = (x, weight.shape, weight, bias, numbers[_EPS])
-    results = {"out0": y, "out1": mean[:, None], "out2": rstd[:, None]}
-    torch.ops.aten.native_layer_norm.out(*given, **results)
-
-
-def _torch(x: Any, weight: Any, bias: Any, eps: float = EPS, **_: bool) -> torch.Tensor:
-    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
-
-
-@replay_calls(backward=_backward, alternatives={"torch": _torch})
+@replay_calls(backward=layernorm_backward)
 def layernorm(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    eps: float = EPS,
-    *,
-    vendor: bool = True,
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute LayerNorm over the last axis by the tuned kernel, with its gradients.
 
@@ -179,7 +156,6 @@ def layernorm(
         weight: (cols,), of the same dtype.
         bias: (cols,), of the same dtype.
         eps: added to the variance.
-        vendor: call PyTorch's function where tuning has found it faster, backward too.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -189,9 +165,9 @@ def layernorm(
     """
     arguments = _arguments(x, weight, bias, eps)
     if x.numel():
-        (_tuned if vendor else _alone)[row_grid](**arguments)
+        _tuned[row_grid](**arguments)
     saved = (arguments[name] for name in ("weight_ptr", "mean_ptr", "rstd_ptr"))
-    return arguments["y_ptr"].view(x.shape), (x, *saved, vendor)
+    return arguments["y_ptr"].view(x.shape), (x, *saved)
 
 
 def _arguments(
@@ -206,6 +182,5 @@ def _arguments(
     return {**given, **results, "eps": eps, **whole_row_sizes(x=rows, y=y)}
 
 
-_EPS = kernel.arg_names.index("eps") - 6
 problem = problems(kernel, "layernorm", inputs, _arguments, row_grid)
-_alone, _tuned = tuners(kernel, space=space, key=ROW_KEY, vendor={"torch": _launch_torch})
+_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)

@@ -22,7 +22,6 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
@@ -171,15 +170,13 @@ def baseline(
     return (g - hat * both - alone) * rstd[:, None], (dy * hat).sum(0), dy.sum(0)
 
 
-@replay_calls(alternatives={"torch": _rows.of_layernorm})
+@replay_calls
 def layernorm_backward(
     dy: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
     mean: torch.Tensor,
     rstd: torch.Tensor,
-    *,
-    vendor: bool = True,
 ) -> tuple[torch.Tensor, ...]:
     """Compute the gradients of `layernorm` by the tuned kernel.
 
@@ -189,7 +186,6 @@ def layernorm_backward(
         weight: (cols,), of the same dtype.
         mean: (rows,), in fp32.
         rstd: (rows,), in fp32.
-        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         Gradients of x, weight and bias, of x's dtype.
@@ -197,12 +193,11 @@ def layernorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    tuned = _tuned if vendor and not is_dynamo_compiling() else _alone
     given = {"dy": dy, "x": x, "weight": weight}
     saved = {"mean": mean, "rstd": rstd}
-    return _rows.differentiate("layernorm_backward", tuned, _rows.of_both, given, saved)
+    return _rows.differentiate("layernorm_backward", _tuned, _rows.of_both, given, saved)
 
 
 problem = problems(kernel, "layernorm_backward", inputs, _rows.of_both, _rows.walk_grid)
 reference = partial(_rows.walk_reference, baseline)
-_alone, _tuned = _rows.walk_tuners(kernel, _rows.of_layernorm, space=space)
+_tuned = _rows.walk_tuner(kernel, space)

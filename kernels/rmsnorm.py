@@ -29,12 +29,12 @@ from asmtune.kernels._common import (
     load_columns,
     problems,
     store_columns,
-    tuners,
     vouched,
 )
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.rmsnorm_backward import EPS, rmsnorm_backward
 from asmtune.kernels.rmsnorm_backward import SHAPES as SHAPES
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -109,25 +109,9 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, eps), torch.rsqrt(x.square().mean(-1) + eps)
 
 
-@replay_calls
-def _backward(grad: Any, x: Any, weight: Any, rstd: Any, vendor: bool) -> Any:
-    return rmsnorm_backward(grad, x, weight, rstd, vendor=vendor)
-
-
-def _launch_torch(x: Any, weight: Any, y: Any, rstd: Any, *numbers: Any) -> None:
-    """Launch PyTorch's kernel with the arguments of this one."""
-    made = torch._fused_rms_norm(x, weight.shape, weight, numbers[_EPS])
-    y.copy_(made[0])
-    rstd.copy_(made[1].view(-1))
-
-
-def _torch(x: Any, weight: Any, eps: float = EPS, **_: bool) -> torch.Tensor:
-    return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
-
-
-@replay_calls(backward=_backward, alternatives={"torch": _torch})
+@replay_calls(backward=rmsnorm_backward)
 def rmsnorm(
-    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, vendor: bool = True
+    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute RMSNorm over the last axis by the tuned kernel, with its gradients.
 
@@ -135,7 +119,6 @@ def rmsnorm(
         x: (..., cols), of a dtype of DTYPES, on a GPU.
         weight: (cols,), of the same dtype.
         eps: added to the mean square.
-        vendor: call PyTorch's function where tuning has found it faster, backward too.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -145,8 +128,8 @@ def rmsnorm(
     """
     arguments = _arguments(x, weight, eps)
     if x.numel():
-        (_tuned if vendor else _alone)[row_grid](**arguments)
-    saved = (x, arguments["weight_ptr"], arguments["rstd_ptr"], vendor)
+        _tuned[row_grid](**arguments)
+    saved = (x, arguments["weight_ptr"], arguments["rstd_ptr"])
     return arguments["y_ptr"].view(x.shape), saved
 
 
@@ -160,6 +143,5 @@ def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> dict[
     return {**given, **results, "eps": eps, **whole_row_sizes(x=rows, y=y)}
 
 
-_EPS = kernel.arg_names.index("eps") - 4
 problem = problems(kernel, "rmsnorm", inputs, _arguments, row_grid)
-_alone, _tuned = tuners(kernel, space=space, key=ROW_KEY, vendor={"torch": _launch_torch})
+_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)

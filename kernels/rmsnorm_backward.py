@@ -20,7 +20,6 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch.compiler import is_dynamo_compiling
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import torch_dtype
@@ -159,14 +158,9 @@ def baseline(
     return (g - hat * both) * rstd[:, None], (dy * hat).sum(0)
 
 
-@replay_calls(alternatives={"torch": _rows.of_rmsnorm})
+@replay_calls
 def rmsnorm_backward(
-    dy: torch.Tensor,
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    rstd: torch.Tensor,
-    *,
-    vendor: bool = True,
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
     """Compute the gradients of `rmsnorm` by the tuned kernel.
 
@@ -175,7 +169,6 @@ def rmsnorm_backward(
         x: of dy's shape and dtype, what was normalised.
         weight: (cols,), of the same dtype.
         rstd: (rows,), in fp32.
-        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         Gradients of x and weight, of x's dtype.
@@ -183,11 +176,10 @@ def rmsnorm_backward(
     Raises:
         ValueError: shapes, dtypes or devices differ.
     """
-    tuned = _tuned if vendor and not is_dynamo_compiling() else _alone
     given = {"dy": dy, "x": x, "weight": weight}
-    return _rows.differentiate("rmsnorm_backward", tuned, _rows.of_weight, given, {"rstd": rstd})
+    return _rows.differentiate("rmsnorm_backward", _tuned, _rows.of_weight, given, {"rstd": rstd})
 
 
 problem = problems(kernel, "rmsnorm_backward", inputs, _rows.of_weight, _rows.walk_grid)
 reference = partial(_rows.walk_reference, baseline)
-_alone, _tuned = _rows.walk_tuners(kernel, _rows.of_rmsnorm, space=space)
+_tuned = _rows.walk_tuner(kernel, space)

@@ -30,7 +30,6 @@ from asmtune.kernels._common import (
     load_columns,
     problems,
     store_columns,
-    tuners,
     vouched,
 )
 from asmtune.kernels._rows import (
@@ -41,6 +40,7 @@ from asmtune.kernels._rows import (
     row_grid,
     whole_row_sizes,
 )
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -105,17 +105,12 @@ def baseline(x: torch.Tensor) -> torch.Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
-def _launch_torch(x: torch.Tensor, y: torch.Tensor, *_: Any) -> None:
-    torch.softmax(x, -1, out=y)
-
-
-@replay_calls(alternatives={"torch": lambda x, **_: torch.softmax(x, -1)})
-def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
+@replay_calls
+def softmax(x: torch.Tensor) -> torch.Tensor:
     """Compute softmax over the last axis by the tuned kernel.
 
     Args:
         x: tensor of a dtype of DTYPES, on a GPU.
-        vendor: call PyTorch's function where tuning has found it faster.
 
     Returns:
         A tensor of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is all NaN.
@@ -126,7 +121,7 @@ def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
     forward_only("softmax", x)
     arguments = _arguments(x)
     if x.numel():
-        (_tuned if vendor else _alone)[row_grid](**arguments)
+        _tuned[row_grid](**arguments)
     return arguments["y_ptr"].view(x.shape)
 
 
@@ -139,4 +134,4 @@ def _arguments(x: torch.Tensor) -> dict[str, Any]:
 
 problem = problems(kernel, "softmax", inputs, _arguments, row_grid)
 reference = exact(baseline, "x_ptr")
-_alone, _tuned = tuners(kernel, space=space, key=ROW_KEY, vendor={"torch": _launch_torch})
+_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)

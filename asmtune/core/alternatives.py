@@ -6,9 +6,7 @@ is the best one, which is launched where the name is unknown.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -58,7 +56,7 @@ def caller(
 
     Arguments up to the first parameter that a launch does not give are passed by position, those
     after it by name. Gradients are off, as around a launch. A function that it returns is called
-    at once, or given to who waits for it (`unfinished`); anything else is dropped.
+    at once; anything else is dropped.
 
     Args:
         function: the alternative.
@@ -72,43 +70,16 @@ def caller(
 
     def call(*values: Any) -> None:
         if not is_grad_enabled():
-            _deliver(function, passed(*values))
+            _finish(passed(*values))
             return
         # Calls, not `with no_grad()`, which takes 4 us more.
         set_grad_enabled(False)
         try:
-            _deliver(function, passed(*values))
+            _finish(passed(*values))
         finally:
             set_grad_enabled(True)
 
     return call
-
-
-_waiting: Final = threading.local()
-
-
-@contextmanager
-def unfinished(function: Callable[..., Any]) -> Iterator[list[Any]]:
-    """Collect what an alternative returns in a launch of this thread, and do not call it.
-
-    A function of several launches whose results the alternative makes all needs no other output.
-    """
-    before: Any = getattr(_waiting, "now", None)
-    returned: list[Any] = []
-    _waiting.now = function, returned
-    try:
-        yield returned
-    finally:
-        _waiting.now = before
-
-
-def _deliver(function: Callable[..., Any], returned: Any) -> None:
-    """Give what an alternative has returned to who waits for it; else call it if it can be."""
-    waiting = getattr(_waiting, "now", None)
-    if waiting is not None and waiting[0] is function:
-        waiting[1].append(returned)
-    else:
-        _finish(returned)
 
 
 def _finish(returned: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 import asmtune.runtime.autotuner as autotuner
 from asmtune import asm_autotune
 from asmtune.base.errors import InputError
-from asmtune.core.alternatives import caller, calls_in_race, unfinished
+from asmtune.core.alternatives import caller, calls_in_race
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.runtime.misses.background import queue_of
@@ -179,38 +178,6 @@ def test_a_returned_function_is_called_after_and_not_timed(tmp_path: Path) -> No
     assert out.tolist() == [2.0] * 4
     caller(late, list(given), given)(x, out, out, 4)
     assert out.tolist() == [3.0] * 4
-
-
-def test_a_launch_may_leave_the_returned_function_to_its_caller() -> None:
-    """It is collected uncalled in launches of that function and thread; a race calls it."""
-    finished: list[str] = []
-
-    def whole(x: int) -> Callable[[], None]:
-        caller(other, ["x"], {"x"})(x)
-        return lambda: finished.append(f"whole {x}")
-
-    def other(x: int) -> Callable[[], None]:
-        return lambda: finished.append(f"other {x}")
-
-    launch = caller(whole, ["x"], {"x"})
-    with unfinished(whole) as returned:
-        run, complete = calls_in_race(whole, ["x"], {"x": 1})
-        run()
-        complete()
-        assert finished == ["other 1", "whole 1"]
-        assert returned == []
-        with unfinished(other) as inner:
-            launch(2)
-        assert (len(inner), len(returned)) == (1, 0)
-        thread = threading.Thread(target=launch, args=(3,))
-        thread.start()
-        thread.join()
-        assert finished[2:] == ["whole 2", "other 3", "whole 3"]
-        launch(4)
-    assert finished[5:] == ["other 4"]
-    returned[0]()
-    launch(5)
-    assert finished[6:] == ["whole 4", "other 5", "whole 5"]
 
 
 def with_functions(at: TuningRequest, **functions: Any) -> TuningRequest:

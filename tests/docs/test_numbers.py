@@ -25,20 +25,6 @@ def test_pages_say_what_the_files_say() -> None:
     assert stale == []
 
 
-def test_scaled_seconds_have_a_star() -> None:
-    """Seconds that were scaled from a part of the configs are told from those that were run."""
-    tasks = results("side_by_side")["tasks"]
-    scaled = [task["triton.autotune"].get("scaled", False) for task in tasks]
-    lines = TABLES["side_by_side"]().splitlines()[2 : 2 + len(tasks)]
-    starred = [" s * |" in line for line in lines]
-    assert starred == scaled
-    runs = [task["triton.autotune"]["seconds_run"] for task in tasks]
-    said = f"{sum(run for run, part in zip(runs, scaled, strict=True) if part):,.0f} s were run"
-    table = TABLES["side_by_side"]()
-    assert ("`*`" in table) == any(scaled)
-    assert (said in table) == any(scaled)
-
-
 def test_figures_of_the_front_page() -> None:
     """README's three figures are the packages' and the launches' own, and none is scaled."""
     table = TABLES["figures"]()

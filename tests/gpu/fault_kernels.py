@@ -25,7 +25,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
-FAULT, HANG, NOTHING, WRONG, LOUD, SMASH = 1, 2, 3, 4, 5, 6
+FAULT, HANG, NOTHING, WRONG, LOUD = 1, 2, 3, 4, 5
 
 
 @triton.jit
@@ -44,8 +44,6 @@ def double(x_ptr, y_ptr, flag_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
         y += 1.0
     if BAD == 5:
         tl.device_print("from the kernel", n)
-    if BAD == 6:
-        tl.store(x_ptr + at, y, mask=inside)
     if BAD != 3:
         tl.store(y_ptr + at, y, mask=inside)
 

@@ -29,16 +29,6 @@ def count_into(x_ptr, total_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def add_scaled(x_ptr, y_ptr, out_ptr, n, TWICE: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
-    if TWICE:
-        total = total * 2.0
-    tl.store(out_ptr + at, total, mask=inside)
-
-
-@triton.jit
 def add_narrow(x_ptr, y_ptr, out_ptr, n, NARROW: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n

@@ -60,17 +60,6 @@ def test_programs_exchange_states(name: str, shape: dict[str, int], dtype: str) 
         assert off(given, MODULE.gru(**given)) <= 1
 
 
-@pytest.mark.parametrize("lanes", [8, 16, 32])
-@pytest.mark.parametrize("split", [2, 4, 8])
-@pytest.mark.parametrize("dtype", MODULE.DTYPES)
-def test_parts_and_pairs(dtype: str, split: int, lanes: int) -> None:
-    """Each share of a product, and each number of sequences a word and a program has."""
-    torch.manual_seed(6)
-    given = MODULE.inputs({"seq": 20, "batch": 37, "input": 8, "hidden": 250}, dtype, "cuda")
-    with launched_with(config(32, lanes, split, 2, 2 * split), "gru"):
-        assert off(given, MODULE.gru(**given)) <= 1
-
-
 @pytest.mark.parametrize("dtype", MODULE.DTYPES)
 @pytest.mark.parametrize("shape", SIZES, ids=str)
 @pytest.mark.parametrize("name", CONFIGS)

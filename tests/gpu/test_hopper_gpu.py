@@ -81,21 +81,6 @@ def test_the_product_is_tuned_and_captured(cache_dir: Path) -> None:
         assert excess(c, wanted) <= 1
 
 
-def test_attention_is_tuned(cache_dir: Path) -> None:
-    """A first call times configs with outputs checked, and gives the result and log2 of sums."""
-    torch.manual_seed(0)
-    given, outputs, exact = attention_case(ATTENTIONS[3])
-    q, k, v = (given[f"{name}_desc"].base for name in "qkv")
-    reconfigure(_hopper_attention.tuned, skip_tuning_below_us=None)
-    _hopper_attention.attend(q, k, v, *outputs, causal=given["CAUSAL"], scale=given["scale"])
-    rows = {"fp16": "fp16 weights"}
-    for got, wanted in zip(outputs, exact(), strict=True):
-        assert excess(got, wanted, rows) <= 1
-    with Store.open(cache_dir / "store.sqlite") as store:
-        (record,) = store.records()
-    assert [failure for _, failure in record.failures if failure.stage == "check"] == []
-
-
 def _product() -> tuple[torch.Tensor, torch.Tensor]:
     a, b = (torch.randn(rows, 1024, device="cuda").half() for rows in (2048, 512))
     return matmul.matmul(a, b.mT, vendor=False), a.double() @ b.mT.double()

@@ -105,19 +105,6 @@ def test_in_a_graph() -> None:
             assert excess(eager, wanted) <= 1
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_copied_operands(dtype: torch.dtype) -> None:
-    """Products of odd sizes, whose operands are copied, are right and contiguous."""
-    torch.manual_seed(2)
-    a = torch.randn(1001, 1003, device="cuda", dtype=dtype)
-    b = torch.randn(1003, 1007, device="cuda", dtype=dtype)
-    with torch.no_grad(), launched_with(matmul.DEFAULT, "matmul"):
-        c = matmul.matmul(a, b)
-    assert c.is_contiguous()
-    rows = case_of("matmul").rows("cuda", "fp16" if dtype == torch.float16 else "fp32")
-    assert excess(c, a.double() @ b.double(), rows) <= 1
-
-
 def test_a_products_memory_is_kept_per_stream() -> None:
     """Further launches on a stream allocate nothing but their result."""
     given, _ = long_sum()

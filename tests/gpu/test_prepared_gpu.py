@@ -175,11 +175,11 @@ def test_ways_of_attentions_backward(dtype: str, causal: int, dim: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("name", ["conv2d", "layernorm_backward", "rmsnorm_backward"])
-def test_vendors_of_other_layers(name: str, dtype: str) -> None:
-    """CuDNN and PyTorch write and return what the kernels do, in the same layout."""
+def test_the_vendor_of_a_convolution(dtype: str) -> None:
+    """CuDNN writes and returns what the kernel does, in the same layout."""
+    name = "conv2d"
     module, rows = module_of(name), case_of(name).rows("cuda", dtype)
-    shapes = [shape for shape in case_of(name).shapes if shape.get("channels", 64) >= 32]
+    shapes = [shape for shape in case_of(name).shapes if shape["channels"] >= 32]
     for shape in shapes[:2]:
         problem, given = module.problem(shape, dtype, "cuda"), module.inputs(shape, dtype, "cuda")
         (function,) = module._tuned.options.choices["alternatives"].values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
@@ -10,11 +9,6 @@ import torch
 import triton
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
 
 from asmtune import Config, Space, asm_autotune
 from tests.gpu import gpu_kernels
@@ -65,32 +59,3 @@ def test_modes_see_nothing_of_a_first_launch(on_miss: str) -> None:
     assert operations.count == 1  # the output
     assert functions.count < 60
     torch.testing.assert_close(out, 2 * x)
-
-
-def test_selective_checkpointing_around_a_first_launch() -> None:
-    """The gradients of the step that tunes equal those of the next."""
-    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
-
-    class Twice(torch.autograd.Function):
-        @staticmethod
-        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
-            return summed(kernel, x)
-
-        @staticmethod
-        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
-            return 2 * gradient
-
-    def layer(x: torch.Tensor) -> torch.Tensor:
-        y = Twice.apply(x) / 3  # type: ignore[no-untyped-call]
-        return y * y
-
-    def policy(_: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        kept = operation is torch.ops.aten.div.Tensor
-        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-    for _ in range(2):
-        x = torch.linspace(1, 2, N, device="cuda", requires_grad=True)
-        checkpoint(layer, x, use_reentrant=False, context_fn=contexts).sum().backward()
-        torch.testing.assert_close(x.grad, 8 / 9 * x.detach())
-    assert len(kernel.cache) == 1

@@ -8,17 +8,11 @@ import pytest
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.compile.worker import Workers
-from asmtune.core.alternatives import call_of
 from asmtune.core.config import Config
-from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.core.progress import ProgressListener
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import _conv2d_bias, _conv2d_host, conv2d
 from asmtune.kernels._conv2d import Window, gradients
-from asmtune.measure.checks.effects import Effects
-from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.made import artifact_of, noted_launches
@@ -80,17 +74,6 @@ def test_the_biass_kernel_compiles(device: str, settings: Settings) -> None:
     assert read_cubin(artifact.cubin).spill_words == 0
 
 
-def test_parts_of_sums_are_scratch(settings: Settings, target: Target) -> None:
-    """The default writes outputs alone, as PyTorch: what other configs write too is scratch."""
-    problem = of_bias(_meta(3, 12, 9, 10))
-    front = ProblemAnalysis(problem, target, settings, ProgressListener(), {}, Workers(1))
-    default = _conv2d_bias.DEFAULT
-    effects = Effects.of(front.works([default, SHARED]), problem.arguments)
-    effects = effects.beside(front.works([default]), problem.arguments)
-    assert effects.scratch == {"sums_ptr", "count_ptr"}
-    assert effects.writes - effects.scratch == {"dz_ptr", "dbias_ptr"}
-
-
 @pytest.mark.parametrize("layout", [LAST, torch.contiguous_format], ids=str)
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_gradients_of_image_and_weights(way: dict[str, Any], layout: Any) -> None:
@@ -108,41 +91,17 @@ def test_gradients_of_image_and_weights(way: dict[str, Any], layout: Any) -> Non
                 assert got.is_contiguous(memory_format=LAST)
 
 
-@pytest.mark.parametrize("has_bias", [False, True])
-@pytest.mark.parametrize("relu", [False, True])
-def test_torch_sums_and_masks_as_the_kernel_does(relu: bool, has_bias: bool) -> None:
-    """PyTorch's functions write and return the same gradients; NaN lets the gradient through."""
-    torch.manual_seed(0)
-    dy, y = (torch.randn(2, 6, 3, 5).contiguous(memory_format=LAST) for _ in range(2))
-    y[0, 1, 2, 3] = float("nan")
-    y[1, 2, 0, 0] = 0.0
-    given = _conv2d_bias.arguments_of(dy, y if relu else None, has_bias)
-    wanted = torch.where(y <= 0, 0.0, dy) if relu else dy
-    sums = wanted.double().sum((0, 2, 3))
-    call_of(_conv2d_bias._launch_torch, _conv2d_bias.kernel.arg_names, given)()
-    whole = _conv2d_bias.result_gradients.prepared.alternatives["torch"]
-    dz, dbias = whole(dy, y if relu else None, has_bias, True)
-    assert (dz is not None, dbias is not None) == (relu, has_bias)
-    if relu:
-        assert torch.equal(given["dz_ptr"].permute(0, 3, 1, 2), wanted)
-        assert torch.equal(dz, wanted)
-    if has_bias:
-        assert excess(given["dbias_ptr"], sums, {}) <= 1
-        assert excess(dbias, sums, {}) <= 1
-
-
-@pytest.mark.parametrize("vendor", [False, True])
 @pytest.mark.parametrize("channels", [3, 40])
-def test_gradients_choose_as_the_forward_pass(
-    channels: int, vendor: bool, monkeypatch: pytest.MonkeyPatch
+def test_gradients_take_one_launch_beside_cudnns(
+    channels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ReLU and the bias are one launch beside PyTorch's; a fixed order holds for cuDNN as well."""
+    """ReLU and the bias are one launch; a fixed order holds for cuDNN as well."""
     launches = noted_launches(monkeypatch)
     monkeypatch.setattr(_conv2d_host, "_framed", lambda x, size, _: x.new_zeros(x.shape[0], *size))
     x, weight, bias = torch.randn(2, channels, 5, 5), torch.randn(4, channels, 3, 3), torch.randn(4)
     leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]
-    conv2d.conv2d(*leaves, stride=2, relu=True, vendor=vendor).sum().backward()
-    assert launches[1:] == [{"torch"} if vendor else set()]
+    conv2d.conv2d(*leaves, stride=2, relu=True).sum().backward()
+    assert launches[1:] == [set()]
     launches.clear()
     orders: list[bool] = []
 
@@ -151,9 +110,9 @@ def test_gradients_choose_as_the_forward_pass(
         return gradients(*given)
 
     monkeypatch.setattr(conv2d, "gradients", note)
-    y = conv2d.conv2d(*leaves, vendor=vendor)
+    y = conv2d.conv2d(*leaves)
     with deterministic():
         y.sum().backward(retain_graph=True)
     y.sum().backward()
-    assert launches[1:] == [set(), {"torch"} if vendor else set()]
+    assert launches[1:] == [set(), set()]
     assert orders == [True, False]

@@ -65,16 +65,12 @@ def test_tables(only_vector_add: None) -> None:
     assert f"| n=8 | fp32 | {times}" in made
 
 
-def test_rates_of_arithmetic(only_vector_add: None) -> None:
-    """Where arithmetic is the limit, its rate and its share stand in the row."""
-    made = document.document(found(row(8, 2.0, flops_per_s=4.2e14, share_of_flops=0.425)))
-    assert "| 420.0 TFLOP/s | 42% |" in made
-
-
-def test_what_failed_has_no_row(only_vector_add: None) -> None:
-    """A row without times is in no table, nor in a mean."""
+def test_rates_and_failures(only_vector_add: None) -> None:
+    """Arithmetic at its limit has its rate and share; what failed is in no table and no mean."""
     wrong = {"kernel": "vector_add", "dtype": "fp32", "shape": {"n": 8}, "wrong": 3.0, "run": 0}
-    made = document.document(found(row(16, 3.0), wrong))
+    fast = row(16, 3.0, flops_per_s=4.2e14, share_of_flops=0.425)
+    made = document.document(found(fast, wrong))
+    assert "| 420.0 TFLOP/s | 42% |" in made
     assert "| **3.00** (3.00 to 3.00) | 1 |" in made
     assert "n=8" not in made
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.workshop.kernel_checks.checks import KINDS
 from asmtune.workshop.kernel_checks.tolerances import TOLERANCES, excess
 from benchmarks.kernels.entries import ENTRIES
 from tests.interpreter import Interpreter
-from tests.kernels.accuracy import KERNELS, case_of, module_of, parts
+from tests.kernels.accuracy import KERNELS, case_of, module_of
 from tests.kernels.made import artifact_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,6 +24,9 @@ PARTS = (
     *("kernel", "space", "SHAPES", "DTYPES", "DEFAULT", "OUTPUTS"),
     *("inputs", "problem", "baseline", "reference", "_tuned"),
 )
+SAID = ("Shapes", "Dtypes", "Layout", "Errors", "Source")
+"""Parts of a module's docstring."""
+
 PRODUCTS = (
     *("tiled_matmul", "matmul", "scaled_matmul", "linear", "conv2d", "gru"),
     *("attention", "attention_backward", "attention_fp8"),
@@ -40,17 +41,6 @@ MANY_ROWS = torch.zeros(1, 1).expand((1 << 31) - 1, 1)
 
 UNLIKE = ("dropout", "scaled_matmul")
 """Dropout draws other numbers than PyTorch; `test_scaled.py` has products of FP8."""
-
-AIBENCH8 = {
-    "matmul": {"batch": 1, "M": 256, "N": 512, "K": 256},
-    "softmax": {"rows": 1823, "cols": 781},
-    "layernorm": {"rows": 1151, "cols": 8192},
-    "dropout": {"n": 1_048_576},
-    "rope": {"seq": 512, "batch": 16, "heads": 8, "dim": 1024},
-    "resize": {"channels": 3, "height": 512, "width": 512},
-    "warp": {"channels": 3, "height": 1024, "width": 1024},
-    "correlation": {"shifts": 5, "channels": 58, "height": 112, "width": 88, "out_shift": 0},
-}
 
 
 ACCURACY = "tests.kernels.accuracy:interpreted"
@@ -71,20 +61,6 @@ def test_accuracy(name: str, dtype: str, interpreter: Interpreter) -> None:
     assert {what: error for what, error in found.items() if not error <= 1} == {}
 
 
-def test_workers_share_what_compiles_for_long() -> None:
-    """Parts of a kernel's checks are all of them, by configs of their own or few at a time."""
-    for name in KERNELS:
-        divided, case = parts(name), case_of(name)
-        checks = [check for part in divided for check in part]
-        assert len(checks) == len(case.shapes) * (1 + len(case.configs)) + len(case.keywords)
-        for one, other in combinations(divided, 2):
-            shared = {c.config for c in one} & {c.config for c in other}
-            assert shared == set() or (case.is_parted and shared == {module_of(name).DEFAULT})
-        if case.is_parted:
-            kinds = [sum(len(check.kinds) for check in part) for part in divided]
-            assert max(kinds) <= max(len(KINDS), len(case.shapes) + 1)
-
-
 EXTRAS = [slow(name, "extra") for name in KERNELS if case_of(name).extras]
 
 
@@ -100,6 +76,7 @@ def test_parts_and_checks(name: str) -> None:
     """A kernel has all parts, a baseline of its own interface, a case, and an entry to time."""
     module, case, entry = module_of(name), case_of(name), ENTRIES[name]
     assert [part for part in (*PARTS, name) if not hasattr(module, part)] == []
+    assert [word for word in SAID if f"{word}: " not in str(module.__doc__)] == []
     public = inspect.signature(getattr(module, name)).parameters.values()
     own = {p.name: p.default for p in public if p.name not in ("vendor", "gluon")}
     inspect.signature(module.baseline).bind(**own)
@@ -123,17 +100,6 @@ def test_vendor_computes_the_same(name: str) -> None:
         found = (got,) if isinstance(got, torch.Tensor) else got[: len(wanted)]
         for mine, exact in zip(found, wanted, strict=True):
             torch.testing.assert_close(mine.double(), exact.double(), atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_docstrings(name: str) -> None:
-    """A kernel's module says shapes, dtypes, layout, errors and where the algorithm is from."""
-    words = str(module_of(name).__doc__)
-    assert [
-        part
-        for part in ("Shapes", "Dtypes", "Layout", "Errors", "Source")
-        if f"{part}: " not in words
-    ] == []
 
 
 @pytest.mark.parametrize(("name", "dtype"), PAIRS)
@@ -161,12 +127,6 @@ def test_spaces_are_worth_searching(name: str) -> None:
         assert len(configs) >= 12, shape
         for config in configs:
             problem.bind(config)
-
-
-def test_shapes_of_aibench8() -> None:
-    """The shapes of AI-Bench8 are among those that a kernel is tuned for."""
-    lacking = [name for name, shape in AIBENCH8.items() if shape not in module_of(name).SHAPES]
-    assert lacking == []
 
 
 @pytest.mark.slow

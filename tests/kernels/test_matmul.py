@@ -172,6 +172,7 @@ def test_default_fits_every_target(module: ModuleType) -> None:
     ("changed", "message"),
     [
         ({"a": halves(2, 2, 4), "b": halves(3, 4, 2)}, "a batch of both must be as long"),
+        ({"a": halves(1, 2, 4).expand(1 << 16, 2, 4)}, "a batch must be 65535 at most"),
         ({"a": halves(2, 0), "b": halves(0, 2)}, "K must be 1 or more"),
         (
             {"a": torch.zeros(2, 4).char(), "b": torch.zeros(4, 2).char(), "activation": "relu"},

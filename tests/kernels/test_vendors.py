@@ -40,7 +40,6 @@ def functions_for_gpus_alone() -> Iterator[None]:
     """Let vendors' functions that have no code for CPUs be others of PyTorch's."""
     with torch.library._scoped_library("aten", "IMPL") as library:
         library.impl("cudnn_convolution_relu", convolution_relu, "CPU")
-        library.impl("_fused_rms_norm_backward", rms_norm_backward, "CPU")
         yield
 
 
@@ -49,14 +48,6 @@ def convolution_relu(
 ) -> Any:
     """Compute what cuDNN's kernel of this name does."""
     return torch.nn.functional.conv2d(x, weight, bias, stride, padding, dilation, groups).relu()
-
-
-def rms_norm_backward(
-    dy: Any, x: Any, shape: Any, rstd: Any, weight: Any, mask: Any
-) -> tuple[Any, ...]:
-    """Compute what PyTorch's kernel for a GPU does."""
-    assert (tuple(shape), rstd.shape, mask) == (weight.shape, (len(x), 1), [True, True])
-    return tuple(module_of("rmsnorm_backward").baseline(dy, x, weight, rstd[:, 0]))
 
 
 @pytest.mark.parametrize("name", WITH_VENDOR)
@@ -164,44 +155,6 @@ def test_cudnn_keeps_the_dtype_under_autocast() -> None:
         got = module.conv2d.prepared.alternatives["cudnn"](x, weight)
     assert got.dtype == torch.float32
     assert excess(got, torch.nn.functional.conv2d(x.double(), weight.double())) <= 1
-
-
-@pytest.mark.parametrize("name", ["layernorm_backward", "rmsnorm_backward"])
-@pytest.mark.parametrize("gapped", [False, True])
-def test_gradients_of_the_vendor_are_returned(
-    name: str, gapped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where PyTorch's function is called, nothing is launched after it, and nothing is copied."""
-    torch.manual_seed(0)
-    module, launches = module_of(name), noted_launches(monkeypatch, called=True)
-    given = module.inputs({"rows": 300, "cols": 37}, "fp32", "cpu")
-    if gapped:
-        given["x"] = given["x"].repeat(1, 2)[:, ::2]
-        given["dy"] = given["dy"].expand(2, 300, 37)[1].T.contiguous().T
-    got = getattr(module, name).prepared.ordinary(**given)
-    assert launches == [{"torch"}]
-    wanted = module.baseline(**{name: x.double() for name, x in given.items()})
-    for one, want in zip(got, wanted, strict=True):
-        assert excess(one, want) <= 1
-        assert one.is_contiguous()
-    launches.clear()
-    getattr(module, name).prepared.ordinary(**given, vendor=False)
-    assert launches == [set(), set()]  # the rows, and the sums of parts
-
-
-@pytest.mark.parametrize("name", ["layernorm", "rmsnorm"])
-@pytest.mark.parametrize("vendor", [False, True])
-def test_a_norms_backward_chooses_as_its_forward(
-    name: str, vendor: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`vendor=False` holds in the backward pass."""
-    launches = noted_launches(monkeypatch)
-    module = module_of(name)
-    given = module.inputs({"rows": 30, "cols": 37}, "fp32", "cpu")
-    given["x"].requires_grad_()
-    getattr(module, name)(**given, vendor=vendor).sum().backward()
-    expected = {"torch"} if vendor else set()
-    assert launches == [expected, expected, set()]
 
 
 def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
