@@ -182,12 +182,15 @@ def _compared(by_way: Mapping[str, Way], phase: str, rounds: int, calls: int) ->
 def document(*files: Mapping[str, Any]) -> str:
     """Tabulate microseconds of a call's host time and its share of PyTorch's, by device."""
     lines = []
-    for name, function in files[0]["functions"].items():
-        phases = (p for p in function if p in AIMS or p.startswith(f"{FORWARD}, by "))
-        for phase in phases:
+    for name in files[0]["functions"]:
+        measured = [data["functions"].get(name, {}) for data in files]
+        known = dict.fromkeys(phase for function in measured for phase in function)
+        for phase in (p for p in known if p in AIMS or p.startswith(f"{FORWARD}, by ")):
             cells = [f"`{name}`, {phase}"]
-            for data in files:
-                figures = data["functions"][name][phase]
+            for figures in (function.get(phase) for function in measured):
+                if figures is None:
+                    cells += ["-"] * 4
+                    continue
                 medians = [figures[who]["median_us"] for who in ("ours", "torch", "function")]
                 cells += [*(f"{median:.1f}" for median in medians), f"{figures['of_torch']:.2f}"]
             lines.append(cells)

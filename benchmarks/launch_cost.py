@@ -128,12 +128,12 @@ def results(rounds: int) -> dict[str, Any]:
 def document(*files: dict[str, Any]) -> str:
     """Tabulate microseconds of host time a launch, on the hosts of some devices."""
     cases = ("19 arguments", "no arguments", "4 descriptors")
-    counts = [count for count in cases if all(count in data for data in files)]
-    ways_ = [data[count] for data in files for count in counts]
+    columns = [(data, case) for data in files for case in cases if case in data]
+    ways_ = [data[case] for data, case in columns]
     lines = (
         [f"`{name}`", *(f"{way[name]['median_us']:.1f} us" for way in ways_)] for name in ways_[0]
     )
-    heads = (f"{device_of(data)}, {count}" for data in files for count in counts)
+    heads = (f"{device_of(data)}, {case}" for data, case in columns)
     return table((f"medians of {files[0]['rounds']} rounds", *heads), lines)
 
 

@@ -254,8 +254,12 @@ class TuneOptions:
         """Make options from a user's keywords.
 
         Raises:
-            InputError: no such effort, or a choice has an invalid value.
+            InputError: no such effort or option, or a choice has an invalid value.
         """
+        for name in choices.keys() - Choices.__annotations__.keys():
+            known = list(Choices.__annotations__)
+            hint = did_you_mean(name, known)
+            raise ArgumentTypeError(f"unknown option {name!r}: one of {', '.join(known)}{hint}")
         effort = effort_of(choices.get("effort", "balanced"))
         return cls(
             effort=replace(effort, policy=_policy(effort.policy, choices)),

@@ -30,7 +30,7 @@ def test_narrow_sums_break_a_bound(isolate: bool) -> None:
     problem = Problem(gpu_kernels.add_narrow, arguments, grid, {"n": x.numel()})
     default = Config({"NARROW": True, "BLOCK": 256}, num_warps=4)
     space = Space({"NARROW": (False, True), "BLOCK": (256, 512)}, default=default)
-    choices: dict[str, Any] = {"accuracy": Bound(p99=1e-3), "reference": in_double}
+    choices: dict[str, Any] = {"check": Bound(p99=1e-3), "reference": in_double}
     with pytest.warns(AccuracyWarning, match="default config's out_ptr breaks the bound"):
         record = asmtune.tune(problem, space, isolate=isolate, effort="exhaustive", **choices)
     assert not record.winner.kwargs["NARROW"]
