@@ -76,6 +76,24 @@ class _Launch(NamedTuple):
     values: tuple[Any, ...]
 
 
+_DESCRIPTORS: Final = descriptor_types()
+
+
+class _Described(NamedTuple):
+    """A tensor descriptor as it was launched: a program may change it afterwards."""
+
+    base: torch.Tensor
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    padded: bool
+
+    @classmethod
+    def of(cls, value: Any) -> _Described:
+        """Take a descriptor's values."""
+        padded = value.padding == "nan"
+        return cls(value.base, tuple(value.shape), tuple(value.strides), padded)
+
+
 class _Refusal(Exception):  # noqa: N818 - no error: the function is called each time
     """Says what a prepared call cannot do again."""
 
@@ -190,7 +208,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         elif launcher.rules:
             self._refuse("a launch whose arguments @triton.heuristics compute")
         elif 0 not in grid:  # one of no programs does nothing
-            self._launches.append(_Launch(launcher, plan, grid, values))
+            noted = tuple(_Described.of(v) if type(v) in _DESCRIPTORS else v for v in values)
+            self._launches.append(_Launch(launcher, plan, grid, noted))
 
     def call(
         self,
@@ -251,10 +270,10 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             elif isinstance(value, torch.Tensor):
                 values[index] = None
                 sources.append((index, *self._address(value, places, scratch)))
-            elif isinstance(value, descriptor_types()):
-                if not launch.plan.function or id(value.base) not in self._origins:
+            elif isinstance(value, _Described):
+                if id(value.base) not in self._origins:
                     raise _Refusal("a tensor descriptor that is not of an argument or an output")
-                values[index] = (tuple(value.shape), tuple(value.strides), value.padding == "nan")
+                values[index] = value[1:]
                 sources.append((index, *self._address(value.base, places, scratch)))
             elif isinstance(value, int) and self._is_address(value):
                 raise _Refusal("an address that is given as a number")
@@ -270,7 +289,7 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         if len(places) > _MOST_OUTPUTS:
             raise _Refusal(f"{len(places)} new tensors in a result; at most {_MOST_OUTPUTS}")
         values = (value for launch in self._launches for value in launch.values)
-        given = {id(v.base if isinstance(v, descriptor_types()) else v) for v in values}
+        given = {id(v.base if isinstance(v, _Described) else v) for v in values}
         written = {
             o.number for key, o in self._origins.items() if key in given and o.kind == _OUTPUT
         }

@@ -39,16 +39,23 @@ class KernelCall:
         self.arguments = {**self.positional, **named}
 
     def tensor_classes(self) -> list[Any]:
-        """List what a compiled kernel depends on of each tensor: dtype, alignment and device.
+        """List what a compiled kernel depends on of each tensor and descriptor's tensor.
+
+        These are dtype, alignment and device.
 
         A grid function or a hook may give a tensor other memory, in place.
         """
         import torch
 
+        kinds = (torch.Tensor, torch.nn.Parameter)
+        tensors: list[Any] = [
+            one if type(one) in kinds else getattr(one, "base", None)
+            for one in self.arguments.values()
+        ]
         return [
-            (value.dtype, value.data_ptr() % 16 == 0, value.device)
-            for value in self.arguments.values()
-            if type(value) in (torch.Tensor, torch.nn.Parameter)
+            (one.dtype, one.data_ptr() % 16 == 0, one.device)
+            for one in tensors
+            if type(one) in kinds
         ]
 
 

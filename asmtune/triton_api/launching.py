@@ -83,6 +83,9 @@ class TensorMap(NamedTuple):
     is_packed: bool
 
 
+_ONLY_TRITONS: Final = 16
+"""Programs of a cluster that Triton must allow anew at each launch."""
+
 DESCRIPTOR: Final = "tensordesc"
 """What the type of a descriptor begins with in a signature."""
 
@@ -113,6 +116,7 @@ def launch_facts(compiled: Any) -> LaunchFacts | None:
         compiled.asm.get("ptx", ""),
         metadata.target.backend == "cuda"
         and maps is not None
+        and metadata.num_ctas < _ONLY_TRITONS
         and not getattr(metadata, "profile_scratch_size", 0),
     )
 

@@ -22,7 +22,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.core.config import Config
 from asmtune.runtime.launch.planning import TritonLaunch, kinds, layout_of, plan_of
 from asmtune.triton_api.jit_functions import parameters
-from tests.launch.fakes import FakeDriver, Slow, launcher
+from tests.launch.fakes import FACTS, FakeDriver, Slow, launcher
 from tests.launch.test_planning import compiled
 
 LAYOUT = NVMMASharedLayout(128, 16, 2)
@@ -292,7 +292,7 @@ def test_attributes_of_a_launch(
 def test_memory_for_descriptors_that_a_kernel_makes(c_part: Any, driver: FakeDriver) -> None:
     """It comes from the allocator of now, for each launch, and is freed after it."""
     asked: list[Any] = []
-    memory = [torch.zeros(4096, dtype=torch.int8)]
+    memory: list[Any] = [torch.zeros(4096, dtype=torch.int8)]
 
     def allocator(size: int, alignment: int, stream: int) -> Any:
         asked.append((size, alignment, stream))
@@ -311,9 +311,33 @@ def test_memory_for_descriptors_that_a_kernel_makes(c_part: Any, driver: FakeDri
     assert start[(3, 2)](x, x, 3, 64) == "kernel"
     assert asked == [(6 * 128, 16, 77)]
     assert struct.unpack("<Q", driver.parameters()[1]) == (memory[0].data_ptr(),)
+    for other, address in ((1 << 40, 1 << 40), (None, 0)):  # as Triton takes them
+        memory[0] = other
+        assert start[(3, 2)](x, x, 3, 64) == "kernel"
+        assert struct.unpack("<Q", driver.parameters()[1]) == (address,)
     memory.clear()
     with pytest.raises(IndexError):
         start[(3, 2)](x, x, 3, 64)
+
+
+def test_a_plan_has_the_block_that_was_compiled(c_part: Any) -> None:
+    """A grid function may change a descriptor after the kernel was chosen."""
+    source = describe()
+    made = Planned(c_part, {"source": source, "target": describe(), "n": 3})
+    given = {"source": changed(source, block_shape=[32, 64]), "target": describe(), "n": 3}
+    launched = TritonLaunch(copied, made.kernel, given, made.chosen, Config({"SIZE": 64}))
+    plan = plan_of(FACTS, launched, kinds())
+    assert plan is not None
+    assert [block for _, block, _, _ in plan.descriptors] == [(64, 64), (64, 64)]
+
+
+def test_a_descriptor_that_triton_must_launch_has_no_plan(c_part: Any) -> None:
+    """Triton's launcher would take one of another layout for the kernel's."""
+    made = Planned(c_part, {"source": describe(), "target": describe(), "n": 3})
+    made.kernel.metadata = made.kernel.metadata._replace(num_ctas=16)
+    given = {"source": describe(), "target": describe(), "n": 3}
+    launched = TritonLaunch(copied, made.kernel, given, made.chosen, Config({"SIZE": 64}))
+    assert plan_of(FACTS, launched, kinds()) is None
 
 
 extents = st.integers(-3, 600) | st.just(1 << 40) | st.none()

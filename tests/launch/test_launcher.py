@@ -12,7 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.runtime.launch.planning import CONSTEXPR, KEYED, RUNTIME, Launcher, ParameterLayout
+from asmtune.runtime.launch.planning import (
+    COMPUTED,
+    CONSTEXPR,
+    KEYED,
+    RUNTIME,
+    Launcher,
+    ParameterLayout,
+)
 from asmtune.triton_api.launching import CurrentStream
 from tests.launch.fakes import FakeDriver, Slow, launcher
 
@@ -82,6 +89,22 @@ def test_options_of_a_launch_have_plans_of_their_own(planned: Planned, option: s
     assert launch(X, 4096, 0.5, 128, **{option: False}) == "slow"
     assert launch(X, 4096, 0.5, 128, **{option: 1}) == "slow"
     assert launch(X, 4096, 0.5, 128, num_warps=4) == "slow"
+
+
+def test_an_option_is_no_result_of_a_rule(c_part: Any, driver: FakeDriver) -> None:
+    """Plans of rules' results are told apart from those of options."""
+    rules = (("scale", lambda _: 0.5),)
+    modes = bytes([RUNTIME, RUNTIME | COMPUTED])
+    slow = Slow()
+    start = launcher(c_part, ParameterLayout(("x", "scale"), modes, rules=rules), slow)
+    driver.expect([8, 4, 8, 8])
+    slots = ((0, 0, 0), (9, 1, 0), (0, -1, 0), (0, -1, 0))
+    for options, kernel in (({}, "plain"), ({"launch_pdl": True}, "dependent")):
+        start[(1,)](X, **options)
+        key, held = slow.calls.pop()[3:5]
+        facts = (9, 128, 0, slots, (c_part.GIVEN,) * 2, kernel, "config", ())
+        start.keep(key, c_part.Plan(*facts, print, (), None, {}), held, (0.5,))
+    assert start[(1,)](X) == "plain"
 
 
 def test_the_driver_gets_what_the_kernel_reads(c_part: Any, driver: FakeDriver) -> None:

@@ -742,6 +742,40 @@ def test_descriptors_in_prepared_calls(c_part: Any, watched: Watched, hook: Any)
     vars(tile_copied).pop("_launcher", None)
 
 
+def test_a_descriptor_that_changes_between_launches(c_part: Any, watched: Watched) -> None:
+    """Each launch of a prepared call has the descriptor as it was then."""
+    x, other = (torch.zeros(8, 32, dtype=torch.float16) for _ in range(2))
+
+    def both(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        source = TensorDescriptor.from_tensor(x, [2, 16])
+        target = TensorDescriptor.from_tensor(y, [2, 16])
+        source.base = other
+        tile_copied[(3,)](source, target, 5)
+        source.base = x
+        return y
+
+    with planned_launches(c_part):
+        vars(tile_copied).pop("_launcher", None)
+        call = watched.over(both)
+        assert watched.own_calls(lambda: call(x, other)) == 0
+        watched.driver.expect([128, 4, 4, 128, 4, 4, 8, 8, 8])
+        call(x, other)
+        assert watched.driver.map(0).address == other.data_ptr()
+    vars(tile_copied).pop("_launcher", None)
+
+
+def test_signatures_of_many_words(watched: Watched) -> None:
+    """One with hardly any room left is the function's own."""
+
+    def many(a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+        return (a, b, c, d, e)
+
+    call = watched.over(many)
+    for count in range(50, 66):
+        assert call((0,) * 95, (0,) * 95, (0,) * count, 5, 0x1234567)[4] == 0x1234567
+
+
 def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:
     """A plan without a handle is relayed, with addresses in the place of tensors."""
     relayed: list[tuple[Any, ...]] = []

@@ -263,7 +263,10 @@ class TritonLaunch:
 
 
 def plan_of(backend: Backend, launched: TritonLaunch, known: Kinds) -> Any | None:
-    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation."""
+    """Make the plan of a launch; None where Triton must see each: hooks, instrumentation.
+
+    So it must where it launches itself and descriptors are given.
+    """
     guards, facts = _guards(backend, launched.function), launch_facts(launched.compiled)
     if guards is None or facts is None:
         return None
@@ -273,6 +276,8 @@ def plan_of(backend: Backend, launched: TritonLaunch, known: Kinds) -> Any | Non
     )
     how = (launched.function, launched.given, facts, values, known.tensors, known.descriptors)
     slots, described = filled(*how) or ((), ())
+    if not slots and any(type(value) in known.descriptors for value in launched.given.values()):
+        return None  # Triton's launcher does not look whether the kernel is a descriptor's
     return backend.Plan(
         facts.function if slots else 0,
         facts.threads,

@@ -57,6 +57,8 @@ def filled(
         tensors: exact types of tensors that the launcher reads.
         descriptors: exact types of descriptors that it reads.
     """
+    if not facts.is_native:
+        return None
     slots: list[Slot] = []
     described: list[Any] = []
     for index, param in enumerate(parameters(function)):
@@ -72,16 +74,22 @@ def filled(
             slots.append((_KINDS[type_name], -1 if value is _ABSENT else index, values[index]))
         elif type_name.startswith(DESCRIPTOR) and type(value) in descriptors:
             tensor_map = facts.maps[len(described)]
-            layout = getattr(value, "layout", None)
-            described.append((index, tuple(value.block_shape), layout, tensor_map))
-            slots += _parts(index, len(value.block_shape), tensor_map is not None)
+            block, layout = _block_in(type_name), getattr(value, "layout", None)
+            described.append((index, block, layout, tensor_map))
+            slots += _parts(index, len(block), tensor_map is not None)
         else:
             return None
     slots.extend(_SCRATCH)
     widths = [_BYTES[kind] for kind, *_ in slots]
-    native = facts.is_native and widths == entry_widths(facts.ptx)
+    native = widths == entry_widths(facts.ptx)
     fits = len(described) <= _MOST_DESCRIPTORS
     return (tuple(slots), tuple(described)) if native and fits else None
+
+
+def _block_in(type_name: str) -> tuple[int, ...]:
+    """Read the block that a kernel was compiled for: a grid function may change the descriptor."""
+    sizes = type_name[type_name.index("[") + 1 : type_name.index("]")]
+    return tuple(map(int, sizes.split(",")))
 
 
 def _parts(index: int, rank: int, mapped: bool) -> list[Slot]:

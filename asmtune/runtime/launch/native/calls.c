@@ -325,7 +325,7 @@ static Outcome add_parameter(const Prepared *self, Signature *signature, int ind
   words->pointers[index] = 0;
   if (one_of(Py_TYPE(value), self->kinds.tensors)) return add_tensor_facts(self, signature, index);
   Py_ssize_t items = PyTuple_CheckExact(value) ? PyTuple_GET_SIZE(value) : -1;
-  if (words->count + 2 + 2 * items > MOST_WORDS) return UNUSUAL;
+  if (words->count + 2 + 2 * Py_MAX(items, 0) > MOST_WORDS) return UNUSUAL;
   if (words->held_count + items + 1 > MOST_HELD) return UNUSUAL;
   if (items < 0) return add_value(&self->kinds, words, value);
   add(words, SEQUENCE);
@@ -522,7 +522,7 @@ static PyObject *Prepared_vectorcall(PyObject *callable, PyObject *const *args, 
   Py_ssize_t given_count = PyVectorcall_NARGS(flags);
   PyObject *result = NULL;
   Signature signature;
-  signature.words.count = signature.words.held_count = 0;
+  words_begin(&signature.words);
   signature.stream = NULL;
   Outcome outcome = place_parameters(self, args, given_count, names, signature.placed);
   if (outcome == USUAL) outcome = read_signature(self, &signature);

@@ -118,7 +118,7 @@ static Outcome make_words(Launcher *self, PyObject **placed, uint64_t options, W
     Outcome outcome = add_argument(&self->kinds, words, placed[i], i, self->modes[i]);
     if (outcome != USUAL) return outcome;
   }
-  if (options) add(words, options);
+  add(words, options);
   if (!PyTuple_GET_SIZE(self->functions)) return USUAL;
   Outcome outcome = add_functions(self, placed, words);
   return outcome == USUAL ? read_tensors_again(&self->kinds, words, placed) : outcome;
@@ -192,7 +192,7 @@ static Outcome read_grid(PyObject *grid, long long *sizes) {
 typedef struct {
   uint64_t packed[MOST_SLOTS];
   void *parameters[MOST_SLOTS];
-  _Alignas(64) unsigned char maps[MOST_DESCRIPTORS][MAP_BYTES];
+  _Alignas(128) unsigned char maps[MOST_DESCRIPTORS][MAP_BYTES];
 } Parameters;
 
 /* UNUSUAL where the kernel was compiled for another block or layout. */
@@ -200,9 +200,7 @@ static Outcome check_block(const Described *one, const Descriptor *given_as) {
   if (one->rank != given_as->rank || memcmp(one->block, given_as->block, sizeof one->block)) return UNUSUAL;
   if (one->layout == given_as->layout) return USUAL;
   if (!one->layout || !given_as->layout) return UNUSUAL;
-  PyObject *layout = Py_NewRef(given_as->layout);
-  int equal = PyObject_RichCompareBool(one->layout, layout, Py_EQ);
-  Py_DECREF(layout);
+  int equal = PyObject_RichCompareBool(one->layout, given_as->layout, Py_EQ);
   return equal < 0 ? ERROR : equal ? USUAL : UNUSUAL;
 }
 
@@ -213,6 +211,7 @@ static Outcome make_map(Described *one, const Descriptor *given_as, unsigned cha
     if (outcome != USUAL) return outcome;
     memcpy(one->map, map, MAP_BYTES);
     one->last = *given_as;
+    one->last.layout = NULL; /* is no part of the map */
     return USUAL;
   }
   memcpy(map, one->map, MAP_BYTES);
@@ -270,8 +269,10 @@ static PyObject *allocate_scratch(const Plan *plan, const long long *grid, PyObj
   unsigned long long size = (unsigned long long)(grid[0] * grid[1] * grid[2]) * plan->scratch;
   PyObject *allocate = PyObject_CallNoArgs(plan->allocator);
   PyObject *memory = allocate ? PyObject_CallFunction(allocate, "KIO", size, plan->alignment, stream) : NULL;
-  PyObject *number = memory ? PyObject_CallMethod(memory, "data_ptr", NULL) : NULL;
-  *address = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  /* As for Triton, it may be an address, or None. */
+  bool plain = memory && (PyLong_Check(memory) || memory == Py_None);
+  PyObject *number = plain ? Py_NewRef(memory) : memory ? PyObject_CallMethod(memory, "data_ptr", NULL) : NULL;
+  *address = number && number != Py_None ? PyLong_AsUnsignedLongLong(number) : 0;
   Py_XDECREF(allocate);
   Py_XDECREF(number);
   if (PyErr_Occurred()) Py_CLEAR(memory);

@@ -92,7 +92,7 @@ typedef struct {
   int64_t shape[MOST_RANK], strides[MOST_RANK];
   int64_t block[MOST_RANK];
   int rank;
-  PyObject *layout; /* borrowed from the descriptor; NULL where it has none */
+  PyObject *layout; /* owned by words; NULL where it has none */
 } Descriptor;
 
 typedef struct {
@@ -132,6 +132,7 @@ static inline void add_object(Words *words, PyObject *object) {
 
 static void words_release(Words *words) {
   while (words->held_count) Py_DECREF(words->held[--words->held_count]);
+  while (words->descriptor_count) Py_XDECREF(words->described[--words->descriptor_count].layout);
 }
 
 static Outcome call_int(PyObject *method, PyObject *object, int64_t *result) {
@@ -220,21 +221,26 @@ static bool read_extents(PyObject *values, int *rank, int64_t *read) {
   return true;
 }
 
-/* Its tensor's word, with a bit that no tensor's has. */
+/* Its tensor's word, with a bit that no tensor's has. A mode of functions may run Python in between, and
+ * another thread change the descriptor. */
 static Outcome read_descriptor(const Kinds *kinds, PyObject *value, int64_t device, Descriptor *read,
                                uint64_t *word) {
   PyObject *attributes = PyObject_GenericGetDict(value, NULL), *parts[DESCRIPTOR_PARTS];
   if (!attributes) return ERROR;
   for (int i = 0; i < DESCRIPTOR_PARTS; i++) parts[i] = PyDict_GetItem(attributes, part_names[i]);
-  *read = (Descriptor){.layout = parts[LAYOUT]};
+  *read = (Descriptor){0};
   Outcome outcome = UNUSUAL;
   if (parts[BASE] && one_of(Py_TYPE(parts[BASE]), kinds->tensors) && parts[PADDING] &&
       PyUnicode_CheckExact(parts[PADDING]) && read_extents(parts[SHAPE], &read->rank, read->shape) &&
       read_extents(parts[STRIDES], &read->rank, read->strides) &&
       read_extents(parts[BLOCK_SHAPE], &read->rank, read->block) && read->strides[read->rank - 1] == 1) {
     read->padded = PyUnicode_CompareWithASCIIString(parts[PADDING], "nan") == 0;
-    outcome = tensor_word(kinds, parts[BASE], device, &read->pointer, word);
+    PyObject *base = Py_NewRef(parts[BASE]), *layout = Py_XNewRef(parts[LAYOUT]);
+    outcome = tensor_word(kinds, base, device, &read->pointer, word);
     *word |= 2;
+    Py_DECREF(base);
+    if (outcome == USUAL) read->layout = layout;
+    else Py_XDECREF(layout);
   }
   Py_DECREF(attributes);
   return outcome;
@@ -248,7 +254,10 @@ static Outcome add_descriptor(const Kinds *kinds, Words *words, PyObject *value,
   Outcome outcome = read_descriptor(kinds, value, words->device, read, &word);
   if (outcome != USUAL) return outcome;
   for (int i = 0; i < read->rank; i++) {
-    if (read->block[i] < 1 || read->block[i] > INT32_MAX || read->block[i] & (read->block[i] - 1)) return UNUSUAL;
+    if (read->block[i] < 1 || read->block[i] > INT32_MAX || read->block[i] & (read->block[i] - 1)) {
+      Py_CLEAR(read->layout);
+      return UNUSUAL;
+    }
     block = block << 6 | (uint64_t)(1 + __builtin_ctzll((unsigned long long)read->block[i]));
   }
   words->descriptors[words->descriptor_count] = index;
@@ -270,8 +279,9 @@ static const Descriptor *descriptor_of(const Words *words, int index) {
 static Outcome read_tensors_again(const Kinds *kinds, Words *words, PyObject **placed) {
   for (int i = 0; i < words->descriptor_count; i++) {
     uint64_t word = 0;
-    PyObject *value = placed[words->descriptors[i]];
+    PyObject *value = placed[words->descriptors[i]], *before = words->described[i].layout;
     Outcome outcome = read_descriptor(kinds, value, words->device, &words->described[i], &word);
+    Py_XDECREF(before);
     if (outcome != USUAL) return outcome;
     if (word != words->words[words->descriptor_words[i]]) return UNUSUAL;
   }
