@@ -203,7 +203,7 @@ def test_slots_are_compared_in_the_child() -> None:
 
     def parts(count: int) -> TimingCandidate:
         strides = ProgramStride("x", count, 1), ProgramStride("x", count, 8 // count)
-        written = WrittenSlots("y_ptr", strides[:1], (), ("x",), "sums", (), 32)
+        written = WrittenSlots("y_ptr", strides[:1], (), ("x",), (), 32)
         slots = ConfigSlots((written,), (AccessStrides("x_ptr", 0, strides[1:]),))
         return replace(entrant(f"parts {count}", float(count)), slots=slots)
 
