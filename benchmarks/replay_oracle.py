@@ -35,12 +35,12 @@ def document(content: Mapping[str, Any]) -> str:
     return laid_out({"ranked by": "{ranked}", **SHARES}, rows)
 
 
-def packaged(content: Mapping[str, Any]) -> dict[str, Any]:
+def packaged(content: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Return what `--scorer weights` says of itself: the shares that ten configs kept."""
     scorers = content["scorers"]
     top10 = {name: scorers[name]["all"]["top10"] for name in ("weights", "roofline", "learned")}
-    about = {name: content["provenance"][name] for name in ("device", "commit", "date")}
-    return {**about, "tasks": content["tasks"], "top10": top10}
+    about = {name: content["provenance"][name] for name in ("commit", "date")}
+    return {"device": device, **about, "tasks": content["tasks"], "top10": top10}
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     rows = sum(len(task.rows) for task in oracle.tasks)
     content = write(options.output, {**report, "tasks": tasks, "rows": rows, "seconds": seconds})
     if options.packaged is not None:
-        options.packaged.write_text(json.dumps(packaged(content)) + "\n")
+        options.packaged.write_text(json.dumps(packaged(content, oracle.device)) + "\n")
     print(document(content))
 
 

@@ -113,7 +113,7 @@ def _replayed() -> str:
     kept = ", ".join(f"{name} {share:.3f}" for name, share in found["top10"].items())
     return (
         f"share of the best speed that ten configs kept on {found['tasks']} recorded tasks "
-        f"({found['device']}, {found['date'][:10]}; wgmma was not counted yet): {kept}"
+        f"({found['device']}, {found['date'][:10]}): {kept}"
     )
 
 
