@@ -76,9 +76,6 @@ class _Launch(NamedTuple):
     values: tuple[Any, ...]
 
 
-_DESCRIPTORS: Final = descriptor_types()
-
-
 class _Described(NamedTuple):
     """A tensor descriptor as it was launched: a program may change it afterwards."""
 
@@ -208,7 +205,8 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
         elif launcher.rules:
             self._refuse("a launch whose arguments @triton.heuristics compute")
         elif 0 not in grid:  # one of no programs does nothing
-            noted = tuple(_Described.of(v) if type(v) in _DESCRIPTORS else v for v in values)
+            kinds = descriptor_types()
+            noted = tuple(_Described.of(v) if type(v) in kinds else v for v in values)
             self._launches.append(_Launch(launcher, plan, grid, noted))
 
     def call(

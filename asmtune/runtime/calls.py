@@ -13,6 +13,7 @@ from asmtune.core.dtypes import element_type
 from asmtune.core.problem import GRID_LIMITS
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.measure.timing.nvml import NO_GPU
+from asmtune.runtime.launch.planning import kinds
 from asmtune.triton_api.jit_functions import is_jit_function
 
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
@@ -45,17 +46,12 @@ class KernelCall:
 
         A grid function or a hook may give a tensor other memory, in place.
         """
-        import torch
-
-        kinds = (torch.Tensor, torch.nn.Parameter)
-        tensors: list[Any] = [
-            one if type(one) in kinds else getattr(one, "base", None)
-            for one in self.arguments.values()
-        ]
+        known, given = kinds(), self.arguments.values()
+        tensors = (one.base if type(one) in known.descriptors else one for one in given)
         return [
             (one.dtype, one.data_ptr() % 16 == 0, one.device)
             for one in tensors
-            if type(one) in kinds
+            if type(one) in known.tensors
         ]
 
 

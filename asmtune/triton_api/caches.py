@@ -1,4 +1,4 @@
-"""What Triton's caches are keyed by, and compiled code put into them.
+"""Keys of Triton's caches, and compiled code put into them.
 
 Triton's own `compile` runs with its own front end, and writes its own cache, which a launch then
 reads. TTIR and TTGIR are made again, a tenth of a compile. If both are those of the compiled code,

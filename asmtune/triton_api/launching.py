@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
@@ -67,7 +68,7 @@ class LaunchFacts(NamedTuple):
 
 
 class TensorMap(NamedTuple):
-    """How the copy engine reads a descriptor's tensor, as `cuTensorMapEncodeTiled` takes it.
+    """A descriptor's tensor as the copy engine reads it: what `cuTensorMapEncodeTiled` takes.
 
     Attributes:
         swizzle, dtype: the driver's numbers of the swizzle and the element type.
@@ -145,13 +146,22 @@ def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
     )
 
 
-@functools.cache
+_FIELDS: Final = frozenset({"base", "shape", "strides", "block_shape", "padding", "layout"})
+"""All that our launches read of a descriptor. Triton 3.8's also has a rounding and a mode of
+convolutions, which change its tensor map."""
+
+
 def descriptor_types() -> tuple[type[Any], ...]:
-    """Return the classes of Triton's and of Gluon's host descriptors."""
-    from triton.experimental.gluon.nvidia import hopper
+    """Return the classes of host descriptors that have nothing which our launches do not read.
+
+    Gluon's is among them once the program has imported it, which takes 23 ms.
+    """
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    return TensorDescriptor, hopper.TensorDescriptor
+    hopper = sys.modules.get("triton.experimental.gluon.nvidia.hopper")
+    classes = (TensorDescriptor, getattr(hopper, "TensorDescriptor", TensorDescriptor))
+    known = (one for one in classes if {part.name for part in fields(one)} <= _FIELDS)
+    return tuple(dict.fromkeys(known))
 
 
 def ttir_of(compiled: Any) -> str:

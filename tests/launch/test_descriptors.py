@@ -20,6 +20,7 @@ from triton.runtime.driver import driver as triton_driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from asmtune.core.config import Config
+from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.launch.planning import TritonLaunch, kinds, layout_of, plan_of
 from asmtune.triton_api.jit_functions import parameters
 from tests.launch.fakes import FACTS, FakeDriver, Slow, launcher
@@ -329,6 +330,16 @@ def test_a_plan_has_the_block_that_was_compiled(c_part: Any) -> None:
     plan = plan_of(FACTS, launched, kinds())
     assert plan is not None
     assert [block for _, block, _, _ in plan.descriptors] == [(64, 64), (64, 64)]
+
+
+def test_other_memory_of_a_descriptor_is_seen() -> None:
+    """A launch whose descriptor gets a tensor of another class on the way has no plan."""
+    source = describe()
+    call = KernelCall((1,), (source, 3), {}, ["source", "n"])
+    before = call.tensor_classes()
+    assert before == [(torch.float16, True, torch.device("cpu"))]
+    source.base = torch.zeros(256, 128)
+    assert call.tensor_classes() != before
 
 
 def test_a_descriptor_that_triton_must_launch_has_no_plan(c_part: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 import triton
 import triton.runtime._allocation
 from triton import knobs
+from triton.experimental.gluon.nvidia import hopper
 from triton.runtime.driver import driver
+from triton.tools import tensor_descriptor
 
 from asmtune.triton_api import launching
 from tests.compile.triton_reference import launching_on
@@ -59,6 +62,17 @@ def test_facts_of_descriptors() -> None:
     assert facts.signature["target"].startswith(launching.DESCRIPTOR)
     assert facts.maps == (launching.TensorMap(2, 1, 0, (64, 64), False),)
     assert len(made) == 2
+
+
+def test_descriptors_of_a_triton_that_we_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a field that our launches do not read is Triton's to launch: Triton 3.8 has two."""
+
+    @dataclass
+    class Rounded(tensor_descriptor.TensorDescriptor):
+        round_f32_to_tf32: bool = False
+
+    monkeypatch.setattr(tensor_descriptor, "TensorDescriptor", Rounded)
+    assert launching.descriptor_types() == (hopper.TensorDescriptor,)
 
 
 def test_a_kernel_is_made_of_machine_code(kernel: Any) -> None:
