@@ -1,4 +1,4 @@
-"""What a program chooses: the checked arguments of `@asm_autotune`, and deterministic choice.
+"""Choices of a program: the checked arguments of `@asm_autotune`, and deterministic choice.
 
 While that is switched on, the same key gets the same config and no launch times any: the stored
 config, else the shipped one, else the model's pick (`tuning.deterministic`).

@@ -1,4 +1,4 @@
-"""Where a store is, and what is wrong there: one-line `StoreError`s that say what to do.
+"""Places of stores, and what is wrong there: one-line `StoreError`s that say what to do.
 
 Messages show a store by its path or its URL, without the password.
 """

@@ -256,10 +256,11 @@ class TuneOptions:
         Raises:
             InputError: no such effort or option, or a choice has an invalid value.
         """
-        for name in choices.keys() - Choices.__annotations__.keys():
-            known = list(Choices.__annotations__)
-            hint = did_you_mean(name, known)
-            raise ArgumentTypeError(f"unknown option {name!r}: one of {', '.join(known)}{hint}")
+        known = list(Choices.__annotations__)
+        for name in choices:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise ArgumentTypeError(f"unknown option {name!r}: one of {', '.join(known)}{hint}")
         effort = effort_of(choices.get("effort", "balanced"))
         return cls(
             effort=replace(effort, policy=_policy(effort.policy, choices)),

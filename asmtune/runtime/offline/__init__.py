@@ -1,4 +1,4 @@
-"""What commands run without a launch: kernels by name or file, reports of them, queues of shapes.
+"""Kernels by name or file, reports of them, queues of shapes: commands without a program's launch.
 
 kernel_sources  a kernel as a user names it, to a problem and a space; its stored config
 host_functions  a host function's launches, on a GPU that is assumed; host_arguments

@@ -22,7 +22,7 @@ from asmtune.triton_api.tensors import tree_leaves, tree_map
 
 @dataclass(frozen=True)
 class HostArguments:
-    """What a host function is called with.
+    """Arguments of a host function.
 
     Attributes:
         args: by position; tensors are of the meta device, or the caller's own.

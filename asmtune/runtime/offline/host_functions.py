@@ -96,7 +96,7 @@ def is_host_function(value: Any) -> bool:
 
 
 class _Captured(NamedTuple):
-    """What a call of a host function has launched, its tensors' mode, and why it failed."""
+    """Launches of a call of a host function, its tensors' mode, and why it failed."""
 
     launches: list[Launch]
     tensors: AssumedTensors

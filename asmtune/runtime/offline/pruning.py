@@ -21,7 +21,6 @@ from asmtune.runtime.offline.kernel_sources import KernelSource, load_kernel
 
 if TYPE_CHECKING:
     from asmtune.core.config import Config
-    from asmtune.core.hardware.model import Target
     from asmtune.core.progress import ProgressListener
     from asmtune.core.records.verdicts import PruneReport
     from asmtune.predict.score.keep import Keep

@@ -1,4 +1,4 @@
-"""What a bench run times: kernels and functions with their stored configs, a row each."""
+"""Rows of a bench run: kernels and functions with their stored configs."""
 
 from __future__ import annotations
 
