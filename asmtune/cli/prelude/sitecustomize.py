@@ -23,7 +23,9 @@ _ROOT = _FOLDER.rpartition(os.sep + "asmtune" + os.sep)[0]
 class _Waiting:
     """A finder of modules that acts when the program imports Triton.
 
-    It finds asmtune itself where `asmtune run` was found, whatever `sys.path` has become.
+    It finds asmtune itself where `asmtune run` was found, whatever `sys.path` has become. A
+    program that imports a module of `asmtune.runtime` gets Triton first: patching imports that
+    module, too, and would meet it half loaded.
     """
 
     def __init__(self, instructions: str, tells_anyway: bool) -> None:
@@ -40,29 +42,31 @@ class _Waiting:
             from importlib.machinery import PathFinder
 
             return PathFinder.find_spec(name, [_ROOT])
-        if name != "triton":
+        if name not in ("triton", "asmtune.runtime"):
             return None
         others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec = next(filter(None, specs), None)
         if spec is not None and spec.loader is not None:
-            self._patch_once_loaded(spec.loader)
+            self._act_once_loaded(spec.loader)
         return spec
 
-    def _patch_once_loaded(self, loader: object) -> None:
+    def _act_once_loaded(self, loader: object) -> None:
         load = loader.exec_module  # type: ignore[attr-defined]
 
-        def load_and_patch(module: "ModuleType") -> None:
+        def load_and_act(module: "ModuleType") -> None:
             del loader.exec_module  # type: ignore[attr-defined]
             load(module)
-            if hasattr(module, "JITFunction"):  # no other package of that name
+            if module.__name__ == "asmtune.runtime":
+                __import__("triton")
+            elif hasattr(module, "JITFunction"):  # no other package of that name
                 self._loaded().patch()
 
         # Python leaves frames of this name out of the traceback where Triton cannot be imported.
-        load_and_patch.__code__ = load_and_patch.__code__.replace(
+        load_and_act.__code__ = load_and_act.__code__.replace(
             co_filename="<frozen importlib._bootstrap>", co_name="_call_with_frames_removed"
         )
-        loader.exec_module = load_and_patch  # type: ignore[attr-defined]
+        loader.exec_module = load_and_act  # type: ignore[attr-defined]
 
     def _loaded(self) -> "Program":
         if self._program is None:
