@@ -1,7 +1,7 @@
 """asmtune: an assembly-aware autotuner for Triton kernels.
 
 Public names load on first use, so that importing the package costs
-milliseconds and pulls in neither torch, triton, scikit-learn nor rich.
+milliseconds and pulls in neither torch, triton, numpy nor rich.
 """
 
 from __future__ import annotations

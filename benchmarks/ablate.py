@@ -38,15 +38,15 @@ from asmtune.predict.features.profile import Profile, Segment
 from asmtune.predict.features.reader import launch_features
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import Judge, Outcomes, ProblemAnalysis
-from asmtune.predict.score.examples import TaskRows
 from asmtune.predict.score.learned import FEWEST
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import judged_moments
 from asmtune.workshop.replay.results import ScorerResult
-from asmtune.workshop.replay.train import rank_unseen, unseen_result
+from asmtune.workshop.replay.training_rows import TaskRows
 from benchmarks.harness import SHARES, laid_out, parser, target_of, write
+from benchmarks.unseen import rank_unseen, unseen_result
 
 
 @dataclass(frozen=True)

@@ -96,19 +96,6 @@ def child(module: str, *words: str, **environment: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def fitted(folder: Path) -> float:
-    """Fit the model of `learned` into a folder; return the seconds that its first use takes."""
-    from dataclasses import replace
-
-    from asmtune.base.settings import Settings
-    from asmtune.predict.score.learned import Learned
-
-    start = time.perf_counter()
-    scorer = Learned(replace(Settings.from_environment(), cache_dir=folder))
-    assert scorer.effective_name == "learned", "the model of learned cannot be fitted here"
-    return time.perf_counter() - start
-
-
 def target_of(device: str) -> Target:
     """Return the target that a recording's device has, or whose name it is."""
     from asmtune.core.hardware.shipped import load_target, match_device

@@ -2,7 +2,7 @@
 
     python -m benchmarks.promise ROWS.npz ... [--unlike KINDS.npz] [--output FILE]
 
-Reads files of training rows (`asmtune model train`), so that nothing is compiled. Every kernel is
+Reads files of training rows (`asmtune model rows`), so that nothing is compiled. Every kernel is
 ranked by a model that has not seen it, and promised by a table that was measured without it.
 Kernels of `--unlike` are in no model. A mean gives each kernel the same weight. Coverage is how
 often a task kept its low end, which says 0.9.
@@ -19,12 +19,11 @@ import numpy as np
 
 from asmtune.base.settings import Settings
 from asmtune.predict.score.error import ErrorTable, gaps_of
-from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.keep import AIM
-from asmtune.predict.score.learned import DATA
-from asmtune.workshop.replay.measured_error import LOW, NOISE, RankedTask, error_table
-from asmtune.workshop.replay.train import rank_unseen
+from asmtune.workshop.replay.training_rows import SHIPPED, Examples, TaskRows
 from benchmarks.harness import parser, write
+from benchmarks.measured_error import LOW, NOISE, RankedTask, error_table
+from benchmarks.unseen import rank_unseen
 
 FOLDS = 10
 """Kernels are left out in as many groups: a fit for each kernel takes ten times as long."""
@@ -50,7 +49,7 @@ class Held:
 def main() -> None:
     """Rank, promise, and write."""
     arguments = parser(__doc__, "promise.json")
-    arguments.add_argument("rows", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
+    arguments.add_argument("rows", type=Path, nargs="*", default=list(SHIPPED))
     arguments.add_argument("--unlike", type=Path, nargs="*", default=[])
     options = arguments.parse_args()
     loaded = {path: Examples.load(path) for path in dict.fromkeys([*options.rows, *options.unlike])}

@@ -10,7 +10,7 @@ and are in no model. A file of training rows has at most
 of its rows: its fastest third of that number, and a random choice of the rest.
 
 The folder of `--sketches` has rows of the same configs before compiling, in files of equal names
-(`asmtune model train --sketches`); they are ranked by the same models. With `--error` that file's
+(`asmtune model rows --sketches`); they are ranked by the same models. With `--error` that file's
 tables are measured anew from these rankings.
 
 Fits 16 models: some 10 s each on 2 cores.
@@ -24,17 +24,16 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.settings import Settings
-from asmtune.predict.score.examples import MOST_ROWS, Examples, TaskRows
-from asmtune.predict.score.learned import DATA
 from asmtune.workshop.replay.results import ScorerResult
-from asmtune.workshop.replay.train import (
+from asmtune.workshop.replay.training_rows import MOST_ROWS, SHIPPED, Examples, TaskRows
+from benchmarks.harness import RESULTS, SHARES, laid_out, parser, ranked_by, write
+from benchmarks.unseen import (
     Unseen,
     by_roofline,
     rank_unseen,
     scorer_errors,
     unseen_result,
 )
-from benchmarks.harness import RESULTS, SHARES, laid_out, parser, ranked_by, write
 
 PARTS = 16
 CUTS = ("top1", "top5", "top10", "worst_top10")
@@ -43,7 +42,7 @@ CUTS = ("top1", "top5", "top10", "worst_top10")
 def main() -> None:
     """Replay, and write the result."""
     arguments = parser(__doc__, "replay_rows.json")
-    arguments.add_argument("files", type=Path, nargs="*", default=sorted(DATA.glob("*.npz")))
+    arguments.add_argument("files", type=Path, nargs="*", default=list(SHIPPED))
     arguments.add_argument("--sketches", type=Path, default=RESULTS / "sketches")
     arguments.add_argument("--error", type=Path, help="the file of scorers' errors to renew")
     arguments.add_argument(

@@ -36,6 +36,7 @@ from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
 from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import STRATEGIES, make_strategy
+from asmtune.workshop.replay.fitting import unseen_scorer
 from asmtune.workshop.replay.flow import JudgedTask, judged_moments
 from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.harness import laid_out, parser, target_of, write
@@ -165,7 +166,7 @@ def replay_strategies(
     for judged_task in judged_moments(oracle, kernels, funnel, early=True):
         kernel = judged_task.task.kernel
         if kernel not in unseen:
-            unseen = {kernel: funnel.scorer.without_kernel(kernel)}
+            unseen = {kernel: unseen_scorer(funnel.scorer, kernel, funnel.settings.jobs)}
         scorer = unseen[kernel].for_dtypes((judged_task.task.dtype,))
         predictor = Predictor(scorer, funnel.target)
         for number, plan in enumerate(plans):

@@ -9,8 +9,7 @@ those that the file lacks.
 
 Where `triton.autotune` would take more than `--most-s`, a random 1/`--parts` of the configs is run,
 and its seconds are scaled: each such task says `scaled`, how many configs it ran (`run`), and their
-`share`. The model of `learned` is fitted before, once, as on a machine where asmtune ran before;
-its seconds are reported separately. The winners of all ways are timed once more, interleaved.
+`share`. The winners of all ways are timed once more, interleaved.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +38,6 @@ from benchmarks.harness import (
     caches,
     child,
     device_of,
-    fitted,
     loaded,
     parser,
     raced,
@@ -271,7 +268,10 @@ def _task(task: Mapping[str, Any]) -> list[str]:
 
 
 def _notes(content: Mapping[str, Any]) -> Iterator[str]:
-    """Say what was scaled, how many seconds were run for it, and what the model's fit took."""
+    """Say what was scaled, how many seconds were run for it, and what a fit of the model took.
+
+    Until 2026-11-28 the model was fitted on first use, before the tasks.
+    """
     if scaled := _scaled(content["tasks"]):
         share = sum(one["run"] for one in scaled) / sum(one["configs"] for one in scaled)
         yield (
@@ -280,27 +280,26 @@ def _notes(content: Mapping[str, Any]) -> Iterator[str]:
             f"{sum(one['seconds'] for one in scaled):,.0f} s are scaled, for which "
             f"{sum(one['seconds_run'] for one in scaled):,.0f} s were run."
         )
-    fit_s = content["fit_of_learned_s"]
-    yield f"The fit of `learned`, once an installation, took {fit_s:.1f} s more."
+    if fit_s := content.get("fit_of_learned_s"):
+        yield f"The fit of `learned`, once an installation, took {fit_s:.1f} s more."
 
 
 def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [task["triton.autotune"] for task in tasks if task["triton.autotune"].get("scaled")]
 
 
-def run_all(options: argparse.Namespace, models: Path, fit_s: float) -> None:
+def run_all(options: argparse.Namespace) -> None:
     """Run the tasks that the file lacks, a process each, and write the results after each."""
     tasks: list[dict[str, Any]] = []
     if options.resume and options.output.exists():
         tasks = json.loads(options.output.read_text())["tasks"]
     done = [(task["kernel"], task["shape"]) for task in tasks]
     left = [number for number, task in enumerate(TASKS) if task not in done]
-    about = {"cores_a_lane": len(os.sched_getaffinity(0)), "fit_of_learned_s": round(fit_s, 2)}
-    about |= {"scaled_above_s": options.most_s, "first_part": 1 / options.parts}
+    about = {"cores_a_lane": len(os.sched_getaffinity(0)), "scaled_above_s": options.most_s}
+    about |= {"first_part": 1 / options.parts}
     words = [str(options.kernels), "--most-s", str(options.most_s), "--parts", str(options.parts)]
     for number in until(left, options.seconds, "--resume goes on"):
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(models, Path(folder) / "asmtune" / "models")
             places = caches(Path(folder))
             tasks.append(child("benchmarks.side_by_side", *words, "--task", str(number), **places))
         tasks.sort(key=lambda task: TASKS.index((task["kernel"], task["shape"])))
@@ -323,9 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.task is not None:
         print(json.dumps(measured(options.kernels, options.task, options)))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        fit_s = fitted(Path(folder))
-        run_all(options, Path(folder) / "models", fit_s)
+    run_all(options)
 
 
 if __name__ == "__main__":

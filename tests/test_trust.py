@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.base.errors import InputError, ParseError
+from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings, check_cache_folder
 from asmtune.base.trust import (
     CacheFolderWarning,
@@ -31,7 +31,6 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import pinned
 from asmtune.core.records.artifacts import Artifact
-from asmtune.predict.score.forest import Forest
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
 from asmtune.store.safe_store import SafeStore, open_user_store
@@ -186,7 +185,7 @@ def test_another_users_subfolders(place: Path, mode: int) -> None:
     """Nothing is read from or written to another user's folders below one's own, nor raised."""
     settings = Settings(cache_dir=made(place / "cache", 0o1777))
     planted_by_nobody(settings.cache_dir)
-    for name in ("runs", "models", "overrides"):
+    for name in ("runs", "overrides"):
         made(settings.cache_dir / name, 0o777, NOBODY)
     settings.cache_dir.chmod(mode)
     before = sorted(settings.cache_dir.rglob("*"))
@@ -197,8 +196,6 @@ def test_another_users_subfolders(place: Path, mode: int) -> None:
         write_run(settings.runs_dir)
     with pytest.raises(InputError, match="runs belongs to user"):
         run_files(settings.runs_dir)
-    with pytest.raises(ParseError, match="models belongs to user"):
-        Forest.load(settings.cache_dir / "models" / "m.npz", 3, "id")
     assert StoredTtir(ArtifactCache.of(settings)).get(DIGEST) is None
     (place / "k.ptx").write_text("text")
     with pytest.warns(CacheFolderWarning, match="overrides belongs to user"):

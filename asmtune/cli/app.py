@@ -85,9 +85,13 @@ EXAMPLES: Final = {
         "model collect softmax --output timings.json",
         "model collect mine.py --output timings.json.gz --seconds 600",
     ),
+    "model rows": (
+        "model rows timings.json --kernels kernels --output rows.npz",
+        "model rows a.json b.json --kernels kernels --output rows.npz --sketches before.npz",
+    ),
     "model train": (
-        "model train timings.json --kernels kernels --output rows.npz",
-        "model train a.json b.json --kernels kernels --output rows.npz --sketches before.npz",
+        "model train rows.npz --output mine.npz",
+        "model train rows.npz --without softmax --output unseen.npz",
     ),
 }
 """Two command lines for each command's `--help`."""

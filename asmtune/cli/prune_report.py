@@ -54,7 +54,7 @@ Targets = Annotated[list[str], typer.Option(help="A device's name or a JSON file
 ScorerName = Annotated[
     str,
     typer.Option(
-        help="What ranks: learned, roofline, weights[:FILE.json], chance, or a package's own."
+        help="What ranks: learned[:FILE.npz], roofline, weights[:FILE.json], chance or another."
     ),
 ]
 KeepOption = Annotated[

@@ -14,11 +14,10 @@ The GPU's time is that of calls queued while the GPU sleeps, taken only where th
 before the sleep ended. Calls that wait for the GPU cannot be queued: theirs is the time in which
 kernels ran, by torch's profiler. It is never above that of calls in a row; `gpu_by` tells which.
 
-`--limit` is for the start and the first calls of one process, `--seconds` for all. The model of
-`learned` is fitted before, once, as on a machine where asmtune ran before; its seconds are reported
-separately. `--keep` takes the other programs' results from a file of an earlier run, each with that
-run's provenance. `--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one GPU and
-the packages; what fails is reported as such and stops no other.
+`--limit` is for the start and the first calls of one process, `--seconds` for all. `--keep` takes
+the other programs' results from a file of an earlier run, each with that run's provenance.
+`--device cpu --small` is a dry run, with TRITON_INTERPRET=1. Needs one GPU and the packages; what
+fails is reported as such and stops no other.
 """
 
 from __future__ import annotations
@@ -26,14 +25,13 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import RESULTS, fitted, provenance, write
+from benchmarks.harness import RESULTS, provenance, write
 from benchmarks.packages.catalogue import PROGRAMS, WAYS, Program
 from benchmarks.packages.processes import Place
 from benchmarks.packages.rounds import run_ways
@@ -47,14 +45,11 @@ def measured(program: Program, folder: Path, options: argparse.Namespace) -> dic
     Args:
         program: program to run.
         folder: empty folder for its caches and outputs.
-        options: options of the command line, with `models` and `end`.
+        options: options of the command line, with `end`.
     """
     places = {}
     for way in WAYS:
         caches = folder / way.caches
-        models = caches / "asmtune_cache_dir" / "models"
-        if way.command and not models.exists():
-            shutil.copytree(options.models, models)
         outputs = folder / "outputs" / way.name
         places[way] = Place(caches, outputs, options.limit, options.end, options.arguments)
     by_way = run_ways(program, places)
@@ -108,12 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"no program {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     results = results_of_others(options.keep, chosen)
     with tempfile.TemporaryDirectory() as name:
-        fit_s = fitted(Path(name) / "fit")
-        options.models = Path(name) / "fit" / "models"
         for program in (program for program in PROGRAMS if program.name in chosen):
             results.append(measured(program, Path(name) / program.name, options))
             units = {str(dtype): unit for dtype, unit in UNITS.items()}
-            summarised = {"fit_of_learned_s": round(fit_s, 2), "summary": summary(results)}
+            summarised: dict[str, Any] = {"summary": summary(results)}
             summarised["tolerances"] = {"rms_share": units, "max_share_in_units": MOST_UNITS}
             write(options.output, {**summarised, "programs": results})
     print(document(results), summary(results), sep="\n\n")

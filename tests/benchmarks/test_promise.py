@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from asmtune.workshop.replay.measured_error import RankedTask
+from benchmarks.measured_error import RankedTask
 from benchmarks.promise import measured
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from asmtune.core.hardware.shipped import load_target
-from asmtune.predict.score.examples import Examples, TaskRows
-from asmtune.predict.score.learned import fit, ranked_at
+from asmtune.predict.score.learned import ranked_at
 from asmtune.predict.score.vectors import BASE, Scale, schema
+from asmtune.workshop.replay.fitting import fit
+from asmtune.workshop.replay.training_rows import Examples, TaskRows
 from benchmarks import replay_rows
 
 
@@ -44,7 +45,7 @@ def test_each_kernel_is_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     replay_rows.main()
     found = json.loads((tmp_path / "out.json").read_text())["files"]
     assert found["two"]["about"] == {"tasks": 4, "rows": 120, "tasks_thinned": 0}
-    model = fit([t for own in parts.values() for t in own if t.kernel != "c"], 1, "")
+    model = fit([t for own in parts.values() for t in own if t.kernel != "c"], 1)
     kept = [
         float(np.exp(-t.slowdown[np.argmax(ranked_at(model, t.base, t.scale))]))
         for t in parts["two"]

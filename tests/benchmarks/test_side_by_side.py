@@ -35,19 +35,13 @@ def test_two_calls_end_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
-    def child(module: str, *words: str, ASMTUNE_CACHE_DIR: str, **_: str) -> dict[str, Any]:
+    def child(module: str, *words: str, **_: str) -> dict[str, Any]:
         assert module == "benchmarks.side_by_side"
-        assert (Path(ASMTUNE_CACHE_DIR) / "models").is_dir()
         now[0] += 20.0
         ran.append(int(words[words.index("--task") + 1]))
         return row(ran[-1])
 
-    def fitted(folder: Path) -> float:
-        (folder / "models").mkdir(parents=True)
-        return 1.0
-
     monkeypatch.setattr(side_by_side, "child", child)
-    monkeypatch.setattr(side_by_side, "fitted", fitted)
     output = tmp_path / "results.json"
     options = ["kernels", "--parts", "8", "--resume", "--output", str(output)]
     side_by_side.main([*options, "--seconds", "60"])

@@ -68,7 +68,7 @@ roofline {{}}/doubled.py --shapes {{}}/bytes.json | bytes.json: no text
 roofline {{}}/doubled.py --shapes {{}}/deep.json | line 1: .*not NAME=VALUE
 prune-report {{}}/raises.py -o /proc/o.json | --output /proc/o.json:
 prune-report {{}}/raises.py -o {{}}/list.json/o | no such folder
-model train {TIMINGS} --kernels {{}} --output {TIMINGS} | is that file; name another one
+model rows {TIMINGS} --kernels {{}} --output {TIMINGS} | is that file; name another one
 roofline {{}}/raises.py -o {{}}/a.bmp | tells no form
 explain {{}}/raises.py --scorer x | unknown scorer 'x'
 roofline {{}}/raises.py --dtype fp99 | unknown dtype 'fp99'

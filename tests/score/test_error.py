@@ -21,7 +21,7 @@ from asmtune.predict.score.error import (
     Errors,
     shipped_errors,
 )
-from asmtune.workshop.replay.measured_error import COUNTS, GAPS, RankedTask, error_table
+from benchmarks.measured_error import COUNTS, GAPS, RankedTask, error_table
 
 NUMBERS = st.floats(0.0, 3.0, allow_nan=False)
 
@@ -162,7 +162,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
         with pytest.raises(ParseError, match=re.escape(says)) as caught:
             Errors.load(path)
         assert f"{path}: " in str(caught.value)
-        assert str(caught.value).endswith("run asmtune model train --error")
+        assert str(caught.value).endswith("run python -m benchmarks.replay_rows --error")
     for content in CONTENTS:
         path.write_bytes(content)
         with pytest.raises(ParseError, match="scorers' errors"):

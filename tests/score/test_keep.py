@@ -11,7 +11,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
 from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
-from asmtune.workshop.replay.measured_error import RankedTask, error_table
+from benchmarks.measured_error import RankedTask, error_table
 
 GAPS = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=300).map(
     lambda gaps: [0.0, *sorted(gaps)]

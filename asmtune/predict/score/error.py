@@ -6,7 +6,7 @@ gap means the same on every task; the rank bounds what a flat ranking keeps. One
 limit alone keeps more: 0.99 of the best speed took 52 configs a task by gap, 30
 by rank and 26 by both (`learned`, 178 recorded tasks of 37 kernels on an H200).
 
-The tables are measured by `asmtune model train --error`, never fitted.
+The tables are measured by `python -m benchmarks.replay_rows --error`, never fitted.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Errors:
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             stated = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ParseError(
-                f"scorers' errors {path}: {stated}; run asmtune model train --error"
+                f"scorers' errors {path}: {stated}; run python -m benchmarks.replay_rows --error"
             ) from error
 
 

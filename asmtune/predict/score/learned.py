@@ -1,55 +1,38 @@
-"""`learned`: a forest that predicts how far a candidate is behind the task's best.
+"""`learned`: boosted trees that predict how far a candidate is behind the task's best.
 
-It is fitted on timings of many kernels that ship with the package, on first use, and kept in the
-user's cache as plain arrays. It sees ratios to the target's limits and to the task's other
-candidates, never a kernel's name. If it cannot be used, `roofline` ranks and a note says why.
-
-A second forest that ordered the best ranked pair by pair was left out: on 439 recorded tasks, each
-kernel unseen, the first pick kept 0.0025 more of the best speed with it (95% over kernels: -0.007
-to 0.011), before compiling 0.0018 (-0.007 to 0.009), and 0.15 in place of 0.44 on the worst task.
+They are fitted on timings of many kernels (`asmtune model train`) and ship as plain arrays. They
+see ratios to the target's limits and to the task's other candidates, never a kernel's name. If
+they cannot be used, `roofline` ranks and a note says why.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from asmtune.base.errors import ParseError, ProblemError
-from asmtune.base.fingerprint import digest, version_of
-from asmtune.base.settings import Settings
+from asmtune.base.errors import InputError, ParseError, ProblemError
 from asmtune.core.dtypes import canonical_dtype
 from asmtune.core.hardware.model import Target
-from asmtune.predict.score.examples import Examples, TaskRows
-from asmtune.predict.score.forest import Forest, Growth
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
-from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
+from asmtune.predict.score.trees import Trees
+from asmtune.predict.score.vectors import Scale, base_columns, schema, vectors
 
-DATA: Final = Path(__file__).with_name("data")
-"""The training rows that ship with the package."""
-
-GROWTH: Final = Growth(trees=48, least_in_leaf=3, columns_tried=0.33)
-MOST_SLOWDOWN: Final = 1.5
-"""Logarithm of the slowdown beyond which all configs count as equally bad."""
-
-SLOW_WEIGHT: Final = 1.5
-"""Rate at which a row's weight falls with its slowdown: ranking the fastest right matters most."""
+SHIPPED: Final = Path(__file__).with_name("data") / "learned.npz"
+"""The trees that ship with the package."""
 
 ROOFLINE_SHARE: Final = 0.6
-"""Share of the roofline's prediction that is added to the forest's; steadies unseen kernels."""
+"""Share of the roofline's prediction that is added to the trees'; steadies unseen kernels."""
 
 FEWEST: Final = 5
 """With fewer candidates `roofline` ranks: the task's least and median mean little then."""
-
-MOST_MODELS: Final = 4
-"""Models kept in the cache, some 20 MiB each."""
 
 
 @dataclass(frozen=True)
@@ -57,46 +40,55 @@ class Learned(Scorer):
     """Ranks by predicted slowdown; the score is minus its logarithm.
 
     Attributes:
-        settings: where the fitted forest is kept, and how many processors fit it.
-        sources: files of training rows.
-        except_kernel: kernel whose rows are left out, so that it counts as never seen.
-        unseen_dtype: a dtype of the problem that no row has, so that `roofline` ranks; None if
-            all are known.
+        name: "learned", or "learned:FILE.npz" with trees of one's own.
+        fitted: trees in the place of the file's; None to read it.
+        unseen_dtype: a dtype of the problem that no training row has, so that `roofline` ranks;
+            None if all are known.
+
+    Raises:
+        InputError: a file of one's own cannot be read, or its trees see other features.
     """
 
-    settings: Settings = field(default_factory=Settings.from_environment)
-    sources: tuple[Path, ...] = tuple(sorted(DATA.glob("*.npz")))
-    except_kernel: str | None = None
+    name: str = "learned"
+    fitted: Trees | None = None
     unseen_dtype: str | None = None
 
-    name = "learned"
     ranks_before_compiling = True
+
+    def __post_init__(self) -> None:
+        """Read a file of one's own, which must be usable."""
+        own = self.name.partition(":")[2]
+        if own and self.fitted is None:
+            try:
+                object.__setattr__(self, "fitted", load_trees(Path(own)))
+            except ParseError as error:
+                raise InputError(f"--scorer {self.name}: {error}") from error
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:
         """Return minus the predicted slowdown; a config without features comes last."""
         compiled = [c.features for c in candidates if c.features is not None]
-        if len(compiled) < FEWEST or self._model is None:
+        if len(compiled) < FEWEST or isinstance(self._trees, str):
             return Roofline().score(candidates, draw)
         base = base_columns(compiled, candidates[0].target)
-        scores = iter(self.rank_columns(base).tolist())
+        scores = iter(ranked_at(self._trees, base, Scale.of(base)).tolist())
         return [float("-inf") if c.features is None else next(scores) for c in candidates]
-
-    def rank_columns(self, base: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return scores of a task's candidates from their `base_columns`."""
-        if self._model is None:
-            return np.asarray(-base[:, 0], dtype=np.float64)  # the roofline's
-        return rank(self._model, base)
 
     @property
     def effective_name(self) -> str:
-        """Name of the scorer that ranks: roofline where there is no model."""
-        return Roofline.name if self._model is None else self.name
+        """Name of the scorer that ranks: roofline where there are no trees."""
+        return Roofline.name if isinstance(self._trees, str) else "learned"
+
+    @property
+    def trained_kernels(self) -> frozenset[str]:
+        """Return the kernels that its trees have seen."""
+        trees = self._trees
+        return frozenset() if isinstance(trees, str) else frozenset(trees.about["kernels"])
 
     def notes(self, target: Target) -> tuple[str, ...]:
         """Return what a reader must know about a ranking for a target."""
-        if isinstance(self._examples, str):
-            return (f"ranked by roofline, since learned cannot be used: {self._examples}",)
-        trained = list(dict.fromkeys(part.target for part in self._examples))
+        if isinstance(self._trees, str):
+            return (f"ranked by roofline, since learned cannot be used: {self._trees}",)
+        trained = self._trees.about["targets"]
         if target.name in trained:
             return ()
         return (
@@ -104,74 +96,47 @@ class Learned(Scorer):
             f"{target.name} is ranked by the same ratios to the machine's limits",
         )
 
-    def without_kernel(self, kernel: str) -> Learned:
-        """Return the scorer trained without a kernel's rows; itself if the kernel has no rows."""
-        if isinstance(self._examples, str):
-            return self
-        if not any(kernel in part.kernels for part in self._examples):
-            return self
-        return Learned(self.settings, self.sources, kernel)
-
     def for_dtypes(self, dtypes: Collection[str]) -> Learned:
         """Return the scorer for a problem with tensors of these dtypes."""
-        if isinstance(self._examples, str):
+        if isinstance(self._trees, str):
             return self
-        trained = {_number(task.dtype) for part in self._examples for task in part.tasks}
-        unseen = sorted(dtype for dtype in dtypes if _number(dtype) not in {"", *trained})
+        trained = {"", *self._trees.about["dtypes"]}
+        unseen = sorted(dtype for dtype in dtypes if number_name(dtype) not in trained)
         return replace(self, unseen_dtype=unseen[0]) if unseen else self
 
     @cached_property
-    def _examples(self) -> tuple[Examples, ...] | str:
-        """Return the training rows, or why they are missing."""
+    def _trees(self) -> Trees | str:
+        """Return the trees, or why they are missing."""
         if self.unseen_dtype is not None:
             return f"none of its training rows are of {self.unseen_dtype}"
-        if not self.sources:
-            return "no training rows are installed"
+        if self.fitted is not None:
+            return self.fitted
         try:
-            return tuple(Examples.load(path) for path in self.sources)
+            return _shipped()
         except ParseError as error:
             return str(error)
 
-    @property
-    def _tasks(self) -> list[TaskRows]:
-        """Return the rows that it is trained on."""
-        parts = () if isinstance(self._examples, str) else self._examples
-        tasks = [task for part in parts for task in part.tasks]
-        return [task for task in tasks if task.kernel != self.except_kernel]
 
-    @cached_property
-    def _model(self) -> Forest | None:
-        """Return the forest, from the cache or fitted anew."""
-        if isinstance(self._examples, str):
-            return None
-        tasks = self._tasks
-        if not tasks:
-            return None
-        if self.except_kernel is not None:
-            # Many megabytes a kernel, for a replay alone: not worth keeping.
-            return fit(tasks, self.settings.jobs, "")
-        identity = self._identity()
-        path = self.settings.cache_dir / "models" / f"{identity}.npz"
-        with contextlib.suppress(ParseError):
-            return Forest.load(path, len(NAMES), identity)
-        model = fit(tasks, self.settings.jobs, identity)
-        with contextlib.suppress(OSError):  # It is fitted again in the next process.
-            model.save(path)
-            # Delete the oldest forests, of other versions or rows.
-            files = sorted(path.parent.glob("*.npz"), key=lambda kept: -kept.stat().st_mtime)
-            for old in files[MOST_MODELS:]:
-                old.unlink(missing_ok=True)
-        return model
-
-    def _identity(self) -> str:
-        """Return a digest of everything that the forest depends on."""
-        how = (GROWTH, MOST_SLOWDOWN, SLOW_WEIGHT)
-        rows = [path.read_bytes() for path in self.sources]
-        versions = [f"{name} {version_of(name)}" for name in ("scikit-learn", "numpy")]
-        return digest(schema(), repr(how), *versions, *rows)
+@cache
+def _shipped() -> Trees:
+    return load_trees(SHIPPED)
 
 
-def _number(dtype: str) -> str:
+def load_trees(path: Path) -> Trees:
+    """Read trees that see this version's features.
+
+    Raises:
+        ParseError: there is no such file, it is damaged, or its trees see other features.
+    """
+    trees = Trees.load(path)
+    about = trees.about
+    lists = (about.get(name) for name in ("targets", "dtypes", "kernels"))
+    if about.get("schema") != schema() or not all(isinstance(each, list) for each in lists):
+        raise ParseError(f"trees {path}: fitted on other features; run asmtune model train")
+    return trees
+
+
+def number_name(dtype: str) -> str:
     """Return a name for dtypes of equal speed; "" for integers, which mostly are indices.
 
     Recordings may name dtypes freely; an unknown name counts as an integer.
@@ -183,21 +148,10 @@ def _number(dtype: str) -> str:
     return dtype if dtype.startswith(("fp", "bf")) else ""
 
 
-def fit(tasks: Sequence[TaskRows], jobs: int, identity: str) -> Forest:
-    """Fit a forest on tasks; the result does not depend on the number of jobs."""
-    rows = np.concatenate([task.vectors for task in tasks])
-    slowdown = np.concatenate([task.slowdown for task in tasks])
-    weights = np.exp(-SLOW_WEIGHT * np.minimum(slowdown, 3.0))
-    slowdown = np.minimum(slowdown, MOST_SLOWDOWN)
-    return Forest.fit(rows, slowdown, GROWTH, weights=weights, jobs=jobs, identity=identity)
+def ranked_at(trees: Trees, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
+    """Return scores of some candidates of a task from their `vectors.base_columns`.
 
-
-def rank(forest: Forest, base: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return scores of all candidates of a task, from their `vectors.base_columns`."""
-    return ranked_at(forest, base, Scale.of(base))
-
-
-def ranked_at(forest: Forest, base: NDArray[np.float32], scale: Scale) -> NDArray[np.float64]:
-    """Return scores of some candidates of a task, whose scale is that of all of them."""
+    The scale is that of all candidates of the task.
+    """
     roofline = base[:, 0] - scale.least[0]
-    return np.asarray(-forest.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)
+    return np.asarray(-trees.predict(vectors(base, scale)) - ROOFLINE_SHARE * roofline)

@@ -1,6 +1,6 @@
 """Two simple scorers, the table of all scorers by name, and those of other packages.
 
-`learned` and `roofline` are imported when they are made: `learned` loads scikit-learn.
+`learned` and `roofline` are imported when they are made: they load NumPy.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ def _roofline() -> Scorer:
     return Roofline()
 
 
-def _learned() -> Scorer:
+def _learned(name: str = "learned") -> Scorer:
     from asmtune.predict.score.learned import Learned
 
-    return Learned()
+    return Learned(name)
 
 
 _SCORERS: dict[str, Callable[[], Scorer]] = {
@@ -162,16 +162,18 @@ def _others() -> dict[str, EntryPoint]:
 
 
 def make_scorer(name: str) -> Scorer:
-    """Return the scorer of a name, or of "weights:FILE.json".
+    """Return the scorer of a name, or of "weights:FILE.json" or "learned:FILE.npz".
 
     Raises:
-        InputError: no such scorer; lists them. Or the file of points or another package's scorer
-            cannot be used.
+        InputError: no such scorer; lists them. Or the file of points or trees or another package's
+            scorer cannot be used.
     """
     if name in _SCORERS:
         return _SCORERS[name]()
     if name.startswith("weights:"):
         return Weights(name)
+    if name.startswith("learned:"):
+        return _learned(name)
     others = _others()
     if name not in others:
         known = (*_SCORERS, *others)
@@ -189,7 +191,7 @@ def make_scorer(name: str) -> Scorer:
 
 def for_target(scorer: Scorer, target: Target) -> Scorer:
     """Return the scorer for a target: `learned` knows NVIDIA's devices alone."""
-    if target.backend == "cuda" or scorer.name != "learned":
+    if target.backend == "cuda" or scorer.name.partition(":")[0] != "learned":
         return scorer
     from asmtune.predict.score.roofline import Roofline
 

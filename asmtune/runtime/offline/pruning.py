@@ -1,6 +1,6 @@
 """`asmtune.prune_report`: the command as a function; `asmtune.pruner`: for Triton's autotuner.
 
-Triton and scikit-learn are imported inside the functions, so that importing this costs little.
+Triton and NumPy are imported inside the functions, so that importing this costs little.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def prune_report(
         compile: how many to compile, chosen by a prediction before it: "all", "auto", a number
             or a share. By default "auto" if the scorer's error before compiling is known, else
             "all".
-        scorer: what ranks: "learned", "roofline", "weights", "weights:FILE.json" with points of
-            your own, "chance", or the name of another package's.
+        scorer: what ranks: "learned", "roofline", "weights", "learned:FILE.npz" with trees and
+            "weights:FILE.json" with points of your own, "chance", or another package's name.
         search_held_tiles: whether to search the held tile axes as well.
         stored: a record's config, to compile, keep and mark whatever its rank.
         progress: listens to the stages.

@@ -1,6 +1,6 @@
 """Collecting ground truth: every config of a kernel's space, timed on this machine's GPU.
 
-The rows have the oracle's form, so that `asmtune model replay` and `asmtune model train`
+The rows have the oracle's form, so that `asmtune model replay` and `asmtune model rows`
 take them. Unlike tuning, nothing is pruned: what is slow teaches as much.
 """
 

@@ -33,13 +33,14 @@ from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay as run_replay
 from asmtune.workshop.replay.results import ReplayReport, replay_table
-from asmtune.workshop.replay.train_command import train
+from asmtune.workshop.replay.train_command import rows, train
 
 app: Final = typer.Typer(
     help="Judge and train the scorers; list the features and rules that they use.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(rows)
 app.command()(train)
 
 

@@ -16,12 +16,15 @@ from typing import Final
 from asmtune.base.errors import OracleError
 from asmtune.core.config import Config
 from asmtune.core.failures import required
+from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
 from asmtune.core.oracle import Oracle, Task
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.score.learned import FEWEST
 from asmtune.predict.score.scorer import Candidate, Scorer
+from asmtune.workshop.replay.fitting import unseen_scorer
 from asmtune.workshop.replay.results import (
     CUTS,
     Agreement,
@@ -30,6 +33,7 @@ from asmtune.workshop.replay.results import (
     TaskResult,
     kept_of,
 )
+from asmtune.workshop.replay.training_rows import TaskRows
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,48 @@ def judged_moments(
         # Sketches come off the artifacts that were just made, so that they cost a reading.
         sketched = front.verdicts(configs, "sketch", funnel.sketches) if early else ()
         yield JudgedTask(task, compiled, sketched)
+
+
+@dataclass(frozen=True)
+class MomentRows:
+    """The timed configs of one task, as the learned scorer sees them, compiled and sketched.
+
+    No sketch where it was not asked for, or fewer than five can be read.
+    """
+
+    assembly: TaskRows
+    sketch: TaskRows | None = None
+
+
+def moment_rows(
+    oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
+) -> Iterator[MomentRows]:
+    """Yield the timed configs of each task that compile; if `early`, before compiling as well.
+
+    Tasks with fewer than five are left out.
+
+    Raises:
+        OracleError: a kernel's module is missing.
+        ProblemError: a module cannot be loaded, or its arguments do not fit.
+    """
+    for judged_task in judged_moments(oracle, kernels, funnel, early=early):
+        assembly = _rows(judged_task.task, judged_task.compiled, funnel.target)
+        if assembly is not None:
+            sketched = judged_task.sketched
+            sketch = _rows(judged_task.task, sketched, funnel.target) if sketched else None
+            yield MomentRows(assembly, sketch)
+
+
+def _rows(task: Task, verdicts: Sequence[Verdict], target: Target) -> TaskRows | None:
+    timed = [
+        (row.ms, verdict.features)
+        for row, verdict in zip(task.rows, verdicts, strict=True)
+        if row.ms is not None and verdict.features is not None
+    ]
+    if len(timed) < FEWEST:
+        return None
+    times, features = zip(*timed, strict=True)
+    return TaskRows.of((task.kernel, task.shape, task.dtype), features, times, target)
 
 
 def recorded_configs(module: KernelModule, task: Task) -> tuple[Problem, list[Config]]:
@@ -142,7 +188,7 @@ def replay(
         for scorer in scorers:
             key = (scorer.name, task.kernel)
             if key not in unseen:
-                unseen[key] = scorer.without_kernel(task.kernel)
+                unseen[key] = unseen_scorer(scorer, task.kernel, funnel.settings.jobs)
             able = unseen[key].for_dtypes((task.dtype,))
             shares = _kept_shares(timed, able, early=scorer.ranks_before_compiling)
             for name, share in zip(_names(scorer), shares, strict=True):

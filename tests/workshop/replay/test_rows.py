@@ -1,4 +1,4 @@
-"""Training rows from recorded timings, and `asmtune model train`."""
+"""Training rows from recorded timings, `asmtune model rows`, and models of such rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,11 @@ from asmtune.cli.app import run
 from asmtune.core.hardware.model import Target
 from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
-from asmtune.predict.score.examples import Examples, TaskRows
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.workshop.replay.flow import moment_rows
 from asmtune.workshop.replay.results import CUTS
-from asmtune.workshop.replay.train import (
-    examples,
-    moment_rows,
-    rank_unseen,
-    scorer_errors,
-    unseen_result,
-)
+from asmtune.workshop.replay.training_rows import Examples, TaskRows, examples
+from benchmarks.unseen import rank_unseen, scorer_errors, unseen_result
 
 DATA = Path(__file__).parents[2] / "replay_data"
 TIMINGS = DATA / "timings.json"
@@ -104,7 +99,7 @@ def test_errors(more_timings: Path, funnel: Funnel) -> None:
 def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command writes files that load: rows of the assembly, and of the same tasks before it."""
     output, sketches = tmp_path / "rows.npz", tmp_path / "sketches.npz"
-    command = ["model", "train", str(more_timings), "--kernels", str(DATA / "kernels")]
+    command = ["model", "rows", str(more_timings), "--kernels", str(DATA / "kernels")]
     assert run([*command, "--output", str(output), "--sketches", str(sketches)]) == 0
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -129,7 +124,7 @@ def test_bad_input(
     arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What does not fit is refused in one line."""
-    assert run(["model", "train", *(a.replace("{}", str(tmp_path)) for a in arguments)]) == 2
+    assert run(["model", "rows", *(a.replace("{}", str(tmp_path)) for a in arguments)]) == 2
     printed = capsys.readouterr()
     assert says in printed.err
     assert printed.err.count("\n") == 1

@@ -1,87 +1,22 @@
-"""Training rows from recorded timings, and what a model of them keeps of unseen kernels."""
+"""What a model of training rows keeps of kernels that it has not seen."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from asmtune.base.errors import InputError
-from asmtune.base.fingerprint import version_of
-from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import Oracle, Task
-from asmtune.core.records.verdicts import Verdict
-from asmtune.predict.prune.flow import Funnel
+from asmtune.core.oracle import Task
 from asmtune.predict.score.error import Errors
-from asmtune.predict.score.examples import Examples, TaskRows
-from asmtune.predict.score.learned import FEWEST, fit, ranked_at
-from asmtune.predict.score.vectors import schema
-from asmtune.workshop.replay.flow import judged_moments
-from asmtune.workshop.replay.measured_error import RankedTask, error_table
+from asmtune.predict.score.learned import ranked_at
+from asmtune.workshop.replay.fitting import fit
 from asmtune.workshop.replay.results import ScorerResult, TaskResult, kept_of
-
-
-@dataclass(frozen=True)
-class MomentRows:
-    """The timed configs of one task, as the learned scorer sees them, compiled and sketched.
-
-    No sketch where it was not asked for, or fewer than five can be read.
-    """
-
-    assembly: TaskRows
-    sketch: TaskRows | None = None
-
+from asmtune.workshop.replay.training_rows import TaskRows, compiler
+from benchmarks.measured_error import RankedTask, error_table
 
 Unseen = Sequence[tuple[TaskRows, Sequence[float]]]
 """Tasks, and the scores of a model that has not seen their kernel."""
-
-
-def moment_rows(
-    oracle: Oracle, kernels: Path, funnel: Funnel, *, early: bool
-) -> Iterator[MomentRows]:
-    """Yield the timed configs of each task that compile; if `early`, before compiling as well.
-
-    Tasks with fewer than five are left out.
-
-    Raises:
-        OracleError: a kernel's module is missing.
-        ProblemError: a module cannot be loaded, or its arguments do not fit.
-    """
-    for judged_task in judged_moments(oracle, kernels, funnel, early=early):
-        assembly = _rows(judged_task.task, judged_task.compiled, funnel.target)
-        if assembly is not None:
-            sketched = judged_task.sketched
-            sketch = _rows(judged_task.task, sketched, funnel.target) if sketched else None
-            yield MomentRows(assembly, sketch)
-
-
-def _rows(task: Task, verdicts: Sequence[Verdict], target: Target) -> TaskRows | None:
-    timed = [
-        (row.ms, verdict.features)
-        for row, verdict in zip(task.rows, verdicts, strict=True)
-        if row.ms is not None and verdict.features is not None
-    ]
-    if len(timed) < FEWEST:
-        return None
-    times, features = zip(*timed, strict=True)
-    return TaskRows.of((task.kernel, task.shape, task.dtype), features, times, target)
-
-
-def examples(
-    tasks: Iterable[TaskRows],
-    target: Target,
-    device: str,
-    sources: Mapping[str, Mapping[str, str]],
-) -> Examples:
-    """Thin rows and add their provenance; `sources` has each file's versions by name."""
-    return Examples(
-        tasks=tuple(task.thinned() for task in tasks),
-        target=target.name,
-        schema=schema(),
-        provenance={"device": device, "measured": dict(sources), "compiled": _compiler()},
-    )
 
 
 def rank_unseen(
@@ -104,7 +39,7 @@ def rank_unseen(
         others = [task.thinned() for task in seen if task.kernel not in part]
         if not others:
             continue
-        model = fit(others, jobs, "")
+        model = fit(others, jobs)
         for moment, tasks in tasks_of.items():
             ranked[moment] += [
                 (task, ranked_at(model, task.base, task.scale).tolist())
@@ -155,9 +90,5 @@ def scorer_errors(
                     RankedTask(task.kernel, own, task.slowdown.tolist()) for task, own in scored
                 ]
                 tables[scorer, moment] = error_table(outcomes, unlike)
-    about = {"measured": dict(sources), "compiled": _compiler(), "unlike": sorted(unlike)}
+    about = {"measured": dict(sources), "compiled": compiler(), "unlike": sorted(unlike)}
     return Errors(tuple(devices), about, tables)
-
-
-def _compiler() -> dict[str, str]:
-    return {name: version_of(name) for name in ("asmtune", "triton")}

@@ -1,28 +1,28 @@
-"""A fitted forest of regression trees as plain arrays.
+"""Boosted regression trees as plain arrays.
 
-It is kept as an .npz file of numbers, which cannot execute code when it is
-read, and predicts without scikit-learn.
+They lie in an .npz file of numbers and text, which cannot execute code when it is read, and need
+numpy alone.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import lzma
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
-from asmtune.base.trust import trusted_file, trusted_folder
 
 _ARRAYS: Final = {
     "left": np.dtype(np.int32),
@@ -54,26 +54,20 @@ UNREADABLE: Final = (
 """Errors that reading a damaged archive raises."""
 
 
-class Growth(NamedTuple):
-    """The shape of a forest: trees, least rows in a leaf, and share of columns tried a split."""
-
-    trees: int
-    least_in_leaf: int
-    columns_tried: float
-
-
 @dataclass(frozen=True, eq=False)
-class Forest:
-    """Trees one after the other; a node's children come after it, a leaf's are itself.
+class Trees:
+    """Trees one after the other, whose values are summed.
+
+    A node's children come after it; those of a leaf are the leaf itself.
 
     Attributes:
         left, right: a node's children; left is where the feature is at most the threshold.
         feature: column that a node compares.
         threshold: what it is compared with.
-        value: a leaf's prediction.
+        value: what a leaf adds to the prediction.
         roots: first node of each tree.
-        columns: of the vectors it was fitted on.
-        identity: digest of what it was fitted from.
+        columns: number of columns of the vectors they were fitted on.
+        about: JSON of what they were fitted on.
     """
 
     left: NDArray[np.int32]
@@ -83,59 +77,10 @@ class Forest:
     value: NDArray[np.float32]
     roots: NDArray[np.int32]
     columns: int
-    identity: str
-
-    @classmethod
-    def fit(
-        cls,
-        rows: NDArray[np.float32],
-        values: NDArray[Any],
-        growth: Growth,
-        *,
-        weights: NDArray[Any] | None = None,
-        jobs: int | None = None,
-        identity: str = "",
-    ) -> Forest:
-        """Fit extremely randomised trees (Geurts et al., 2006), equal for any number of jobs."""
-        from sklearn.ensemble import ExtraTreesRegressor
-
-        model = ExtraTreesRegressor(
-            growth.trees,
-            min_samples_leaf=growth.least_in_leaf,
-            max_features=growth.columns_tried,
-            n_jobs=jobs,
-            random_state=0,
-        )
-        model.fit(rows, values, sample_weight=weights)
-        return cls.of(model.estimators_, rows.shape[1], identity)
-
-    @classmethod
-    def of(cls, estimators: Sequence[Any], columns: int, identity: str) -> Forest:
-        """Take the trees of fitted scikit-learn regressors."""
-        trees = [estimator.tree_ for estimator in estimators]
-        sizes = [tree.node_count for tree in trees]
-        roots = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        own = np.arange(sum(sizes))
-        start = np.repeat(roots, sizes)
-
-        def child(name: str) -> NDArray[np.int32]:
-            children = np.concatenate([getattr(tree, name) for tree in trees])
-            return np.where(children < 0, own, children + start).astype(np.int32)
-
-        feature = np.concatenate([tree.feature for tree in trees])
-        return cls(
-            left=child("children_left"),
-            right=child("children_right"),
-            feature=np.maximum(feature, 0).astype(np.int32),
-            threshold=_rounded_down(np.concatenate([tree.threshold for tree in trees])),
-            value=np.concatenate([tree.value[:, 0, 0] for tree in trees]).astype(np.float32),
-            roots=roots.astype(np.int32),
-            columns=columns,
-            identity=identity,
-        )
+    about: Mapping[str, Any]
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return the mean of the trees, for each row."""
+        """Return the sum of the trees, for each row."""
         count, trees = len(rows), len(self.roots)
         flat = np.ascontiguousarray(rows, dtype=np.float32).ravel()
         nodes = np.repeat(self.roots, count)
@@ -151,41 +96,40 @@ class Forest:
                 walking, following, place = walking[on], following[on], place[on]
             nodes = following
         values = self.value.take(leaves).reshape(trees, count)
-        return np.asarray(values.mean(axis=0, dtype=np.float64))
+        return np.asarray(values.sum(axis=0, dtype=np.float64))
 
     def save(self, path: Path) -> None:
-        """Write the file whole, readable by the user alone.
+        """Write the file whole; equal trees give equal bytes.
 
         Raises:
             OSError: it cannot be written.
         """
-        trusted_folder(path.parent, make=True)
-        data = io.BytesIO()
+        text = json.dumps({**self.about, "columns": self.columns}, sort_keys=True)
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        np.savez(data, columns=self.columns, identity=self.identity, **arrays)
-        write_whole(path, data.getvalue(), private=True)
+        data = io.BytesIO()
+        about = np.frombuffer(text.encode(), dtype=np.uint8)
+        np.savez_compressed(data, about=about, **arrays)
+        write_whole(path, data.getvalue())
 
     @classmethod
-    def load(cls, path: Path, columns: int, identity: str) -> Forest:
-        """Read what `save` wrote, for vectors of that many columns.
+    def load(cls, path: Path) -> Trees:
+        """Read what `save` wrote.
 
         Raises:
-            ParseError: there is no such file, it is damaged, or others may have written it.
+            ParseError: there is no such file, or it is damaged.
         """
         try:
-            trusted_file(path)
             check_archive(path, _MOST_BYTES)
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: np.asarray(file[name]) for name in _ARRAYS}
-                known = (int(file["columns"]), str(file["identity"]))
+                about = dict(json.loads(file["about"].tobytes()))
+            trees = cls(**arrays, columns=int(about.pop("columns")), about=about)
+            is_sound = trees._is_sound()
         except UNREADABLE as error:
-            raise ParseError(f"forest {path}: {error}") from error
-        if known != (columns, identity):
-            raise ParseError(f"forest {path}: fitted from something else")
-        forest = cls(**arrays, columns=columns, identity=identity)
-        if not forest._is_sound():
-            raise ParseError(f"forest {path}: damaged")
-        return forest
+            raise ParseError(f"trees {path}: {error}") from error
+        if not is_sound:
+            raise ParseError(f"trees {path}: damaged")
+        return trees
 
     def _is_sound(self) -> bool:
         """Return whether every walk from a root ends at a leaf with a number."""
@@ -219,9 +163,3 @@ def check_archive(path: Path, most_bytes: int) -> None:
         size = sum(part.file_size for part in parts)
     if len(parts) > _FIELDS or size > most_bytes:
         raise ValueError(f"{len(parts)} arrays of {size} bytes")
-
-
-def _rounded_down(threshold: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round thresholds so that a float32 compares as with the threshold itself."""
-    near = threshold.astype(np.float32)
-    return np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)

@@ -17,10 +17,14 @@ from numpy.typing import NDArray
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import ParseError
+from asmtune.base.fingerprint import version_of
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
-from asmtune.predict.score.forest import UNREADABLE, check_archive
+from asmtune.predict.score.trees import UNREADABLE, check_archive
 from asmtune.predict.score.vectors import BASE, Scale, base_columns, schema, vectors
+
+SHIPPED: Final = tuple(sorted((Path(__file__).parent / "rows").glob("*.npz")))
+"""The training rows that ship with the package."""
 
 MOST_ROWS: Final = 220
 """Rows kept of a task: its fastest third, and a choice of the rest."""
@@ -151,7 +155,7 @@ class Examples:
             raise ParseError(f"training rows {path}: {error}") from error
         if examples.schema != schema():
             raise ParseError(
-                f"training rows {path}: made with other features; run asmtune model train"
+                f"training rows {path}: made with other features; run asmtune model rows"
             )
         return examples
 
@@ -183,3 +187,23 @@ def _tasks(
             scale=scale,
             slowdown=arrays["slowdown"][start:end],
         )
+
+
+def examples(
+    tasks: Iterable[TaskRows],
+    target: Target,
+    device: str,
+    sources: Mapping[str, Mapping[str, str]],
+) -> Examples:
+    """Thin rows and add their provenance; `sources` has each file's versions by name."""
+    return Examples(
+        tasks=tuple(task.thinned() for task in tasks),
+        target=target.name,
+        schema=schema(),
+        provenance={"device": device, "measured": dict(sources), "compiled": compiler()},
+    )
+
+
+def compiler() -> dict[str, str]:
+    """Return the versions that compile the configs of recorded timings."""
+    return {name: version_of(name) for name in ("asmtune", "triton")}
