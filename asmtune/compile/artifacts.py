@@ -15,6 +15,7 @@ import contextlib
 import os
 import tempfile
 import threading
+import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -90,6 +91,9 @@ def storage_errors(folder: Path) -> Iterator[None]:
 
 _SUFFIX: Final = ".json.gz"
 
+_TRIM_EVERY_S: Final = 600
+"""Seconds between trims: each took 0.3 s of a folder with 17,000 entries, at every batch."""
+
 
 Folders = Sequence[Path]
 """Where to look for an entry; the last one is written to."""
@@ -151,6 +155,15 @@ class ArtifactCache:
                 raise
             _add_fallback(self.folder, error)
             write_artifact(self.folders, digest, outcome)
+
+    def trim_at_times(self) -> None:
+        """Trim, unless a process did within `_TRIM_EVERY_S`; many entries take long to list."""
+        marker = self.folders[-1] / "trimmed"
+        with contextlib.suppress(OSError):
+            if marker.exists() and abs(time.time() - marker.stat().st_mtime) < _TRIM_EVERY_S:
+                return
+            marker.touch()
+        self.trim()
 
     def trim(self) -> int:
         """Delete the least recently used entries over the limit; return the bytes freed."""

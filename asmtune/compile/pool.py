@@ -200,7 +200,7 @@ class _Flow(Generic[R]):
         finally:
             done.close()
             if compiled:
-                cache.trim()
+                cache.trim_at_times()
 
     def _compile(
         self, job: Job[R], share: Share, stop: threading.Event | None

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,8 +51,9 @@ def path_of(cache: ArtifactCache, digest: str) -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    """Every file below a folder but its secret."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SECRET)
+    """Every entry below a folder: its files, but the secret and the mark of the last trim."""
+    beside = (SECRET, "trimmed")
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in beside)
 
 
 def test_round_trip(cache: ArtifactCache) -> None:
@@ -122,6 +124,19 @@ def test_trim_drops_the_least_recently_used(cache: ArtifactCache) -> None:
     cache.limit_bytes = 2 * size + 10
     assert cache.trim() == 2 * size
     assert [cache.get(digest) is None for digest in digests] == [False, True, True, False]
+
+
+def test_the_folder_is_listed_at_times(cache: ArtifactCache) -> None:
+    """Entries over the limit go at the first compile, and again once ten minutes are over."""
+    small = ArtifactCache(cache.folder, limit_bytes=0)
+    for seconds, left in ((0, 0), (0, 1), (-601, 0), (601, 0)):
+        cache.put("ab" * 32, artifact())
+        marker = cache.folder / "trimmed"
+        if seconds:
+            then = time.time() + seconds
+            os.utime(marker, (then, then))
+        small.trim_at_times()
+        assert (cache.get("ab" * 32) is not None) == left
 
 
 def _digest(made: Artifact) -> str:
