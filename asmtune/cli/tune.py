@@ -23,7 +23,6 @@ from asmtune.cli.kernel_arguments import (
     SpaceOption,
 )
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
-from asmtune.cli.prune_report import Tiles
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
@@ -87,7 +86,6 @@ def tune(
     seconds: Seconds = None,
     compiles: Compiles = None,
     isolate: Isolate = True,
-    tiles: Tiles = False,
     check: Check = "close",
     seed: Seed = 0,
     force: Force = False,
@@ -123,14 +121,14 @@ def tune(
         raise InputError(f"{words} are for a function, named as file.py:function")
     if from_ is not None:
         given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
-        _check_alone(given | {"--search-held-tiles": tiles})
+        _check_alone(given)
     sizes: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sizes, dtype)
     ranked_by = None if target is None else load_target(target)
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds: {seconds:g} is no number above 0")
     choices: dict[str, Any] = {"effort": effort, "isolate": isolate, "seed": seed, "force": force}
-    choices |= {"check": check, "search_held_tiles": tiles}
+    choices["check"] = check
     options = _options(choices, seconds, compiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
@@ -193,8 +191,6 @@ def _plan(
 
     queue = TuningQueue.of(module, reference, dtype)
     choices = {} if queue.tuner is None else queue.tuner.options.choices
-    if choices.get("search_held_tiles"):
-        options = replace(options, search_held_tiles=True)
     if callable(restore := choices.get("restore_value")):
         options = replace(options, checks=replace(options.checks, restore=restore))
     problems = queue.check(shapes)

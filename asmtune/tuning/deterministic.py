@@ -65,9 +65,8 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
     target = shipped_target(device) or match_device(device)
     if target is None or target.backend != "cuda":
         return f"no machine code of {device} can be read"
-    tiles = bool(request.choices.get("search_held_tiles", False))
     patient = replace(settings, compile_timeout_s=COMPILE_TIMEOUT_S)
-    funnel = _funnel(request.key.kernel, target, patient, tiles)
+    funnel = _funnel(request.key.kernel, target, patient)
     space = unedited(request.space)
     try:
         configs = [*islice(space.configs(**shape), _MOST_SAMPLED)]
@@ -85,13 +84,13 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
 
 
 @cache
-def _funnel(_kernel: str, target: Target, settings: Settings, tiles: bool) -> Funnel:
+def _funnel(_kernel: str, target: Target, settings: Settings) -> Funnel:
     """Return the funnel of a kernel on a target, which shares compiles between keys.
 
     Another kernel, launched in another thread, has its own: `_check_machine` takes all failures
     of a funnel for those of one pick.
     """
-    return Funnel(target, make_scorer("roofline"), settings, tiles=tiles)
+    return Funnel(target, make_scorer("roofline"), settings)
 
 
 def canonical_problem(problem: Problem, key: TuneKey, configs: Sequence[Config]) -> Problem:

@@ -106,7 +106,7 @@ class Tuner:
             funnel = UnrankedFunnel.of(settings)
             return cls(funnel, options, open_user_store(settings), unread=unread, ranks=False)
         scorer = make_scorer(options.effort.scorer)
-        funnel = Funnel(target, scorer, settings, tiles=options.search_held_tiles)
+        funnel = Funnel(target, scorer, settings)
         return cls(funnel, options, open_user_store(settings))
 
     def request(
@@ -114,7 +114,7 @@ class Tuner:
     ) -> TuningRequest:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
-        names = ("search_held_tiles", "do_bench", "alternatives")
+        names = ("do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
         choices |= {name: getattr(checks, name) for name in ("reference", "tolerance")}

@@ -224,17 +224,3 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
     assert all(part in shown for part in (b"compile", b"/4", b"/s", b":"))
     assert out.startswith(b"target,")
     assert b"\x1b" not in out
-
-
-def test_held_tiles(commands: Commands) -> None:
-    """Tiles that a fixed grid does not follow are held, and searched on request."""
-    asked = (
-        "prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16[2048]", "--arg", "n=2048",
-        "--grid", "2", "--axis", "BLOCK=1024,512", "--axis", "num_warps=2", "--format", "json",
-    )  # fmt: skip
-    for options, tiles in (((), {1024}), (("--search-held-tiles",), {512, 1024})):
-        ran = commands.run(*asked, *options)
-        assert (ran.code, ran.err) == (0, "")
-        (report,) = json.loads(ran.out)["reports"]
-        assert {verdict["config"]["BLOCK"] for verdict in report["verdicts"]} == tiles
-        assert any("held at BLOCK=1024" in note for note in report["notes"]) == (not options)

@@ -111,13 +111,11 @@ def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
 
 
 def test_the_key_of_a_kernel_with_buckets(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Buckets and contracts of the decorator's key are part of it, and how it searches."""
+    """Buckets and contracts of the decorator's key are part of it."""
     workshop.answers = [tuned]
     commands.run("tune", "rmsnorm_backward", "--shape", "rows=1000,cols=96")
     (job,) = workshop.jobs
     assert job.key.shape == {"pow2(rows)": 1024, "cols": 96, "MULTIPLE": 32}
-    assert workshop.options is not None
-    assert workshop.options.search_held_tiles
 
 
 def test_what_a_decorator_says_of_foreign_writes_holds(
@@ -168,16 +166,11 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (usual.seed, usual.force) == (0, False)
     asked = options(
         "--effort", "quick", "--seconds", "2.5", "--compiles", "7", "--no-isolate", "--seed", "3",
-        "--force", "--search-held-tiles", "--check", "bits",
+        "--force", "--check", "bits",
     )  # fmt: skip
     limits = asked.effort.limits
     assert (asked.effort.name, limits.seconds, limits.compiles) == ("quick", 2.5, 7)
-    assert (asked.isolate, asked.seed, asked.force, asked.search_held_tiles) == (
-        False,
-        3,
-        True,
-        True,
-    )
+    assert (asked.isolate, asked.seed, asked.force) == (False, 3, True)
     assert asked.checks.bits_equal
     bounded = options("--check", "p99=3e-2, clip=0.03,nonfinite=1")
     assert bounded.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
