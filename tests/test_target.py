@@ -295,16 +295,6 @@ def test_a_folder_that_cannot_be_read_stops_no_launch(
         load_target("H200")
 
 
-def test_a_chosen_target_is_that_of_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target chosen for the process ranks on any device; names still mean what they mean."""
-    monkeypatch.setattr(shipped, "_chosen", [])
-    shipped.choose_target(load_target("L4"))
-    assert match_device("NVIDIA H200") is match_device("Voodoo 2") is load_target("L4")
-    assert load_target("H200").name == "H200"
-    shipped.choose_target(load_target("T4"))
-    assert match_device("NVIDIA H200") is load_target("T4")
-
-
 def test_no_rate_is_beyond_the_architectures() -> None:
     """No sparse figure slipped in: rates are at most those of the architecture's SM in a clock."""
     offenders = []

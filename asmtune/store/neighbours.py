@@ -19,7 +19,7 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.json_codec import json_of
 from asmtune.core.hardware.model import Target, apart
-from asmtune.core.hardware.shipped import known_device
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.store.lookup import Layer
 
@@ -77,7 +77,7 @@ def neighbours(
         here: the target of the key's device; without it other devices are left out.
     """
     named = {record.key.device for records in layers.values() for record in records}
-    targets = {device: known_device(device) for device in named - {key.device} if here is not None}
+    targets = {device: match_device(device) for device in named - {key.device} if here is not None}
     listed = [
         neighbour
         for layer, records in layers.items()

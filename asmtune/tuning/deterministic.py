@@ -58,7 +58,7 @@ def deterministic_pick(request: TuningRequest, settings: Settings) -> Config | s
         return "PyTorch's compiler does not tell the grid; launch the key once before it is traced"
     parts = [part for part in request.key.shape if "(" in part]
     if parts:
-        return f"{parts[0]} of the key stands for several values; tune the key"
+        return f"{parts[0]} of the key covers several values; tune the key"
     # A descriptor of the user's counts only where none ships: other machines lack it.
     target = shipped_target(device) or match_device(device)
     if target is None or target.backend != "cuda":

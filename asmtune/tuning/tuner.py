@@ -22,7 +22,6 @@ from asmtune.base.errors import (
 )
 from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
-from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.problem import Problem
@@ -73,7 +72,7 @@ class Tuner:
     ranks: bool = True
 
     @classmethod
-    def on_this_gpu(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
+    def on_this_gpu(cls, options: TuneOptions) -> tuple[str, Tuner]:
         """Make a tuner for the current GPU; return the GPU's name with it.
 
         Raises:
@@ -83,30 +82,23 @@ class Tuner:
             name = device_name()
         except NoGpuError:
             raise NoGpuError(f"tune needs a CUDA GPU; {NO_GPU}") from None
-        return name, cls.open(name, options, target=target)
+        return name, cls.open(name, options)
 
     @classmethod
-    def open(
-        cls,
-        device: str,
-        options: TuneOptions,
-        settings: Settings | None = None,
-        target: Target | None = None,
-    ) -> Tuner:
-        """Make a tuner for a device, by its driver's name for it; it ranks by `target` if given.
+    def open(cls, device: str, options: TuneOptions, settings: Settings | None = None) -> Tuner:
+        """Make a tuner for a device, by its driver's name for it.
 
         Where nothing is known of the device, the tuner compiles and times everything.
         """
         settings = settings or Settings.from_environment()
-        target = target or match_device(device)
+        target = match_device(device)
         if target is None or target.backend != _READ:
             unread = "no descriptor describes it, and its driver does not tell enough"
             if target is not None:
                 unread = f"machine code of backend {target.backend} is not read at launches"
             funnel = UnrankedFunnel.of(settings)
             return cls(funnel, options, open_user_store(settings), unread=unread, ranks=False)
-        scorer = make_scorer(options.effort.scorer)
-        funnel = Funnel(target, scorer, settings)
+        funnel = Funnel(target, make_scorer(options.effort.scorer), settings)
         return cls(funnel, options, open_user_store(settings))
 
     def request(

@@ -50,7 +50,6 @@ prune-report {TIMINGS} | timings.json: no report: expected the JSON of
 prune-report {{}}/deep.json | nested too deeply
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
 {MATMUL} --target {{}} | cannot be read
-run --target {{}}/plain.json {{}}/plain.py | plain.json: cannot be read
 targets show H2000 | target 'H2000' is unknown; did you mean H200?
 {MATMUL} --dtype fp64 | matmul does not support fp64: one of fp16
 {MATMUL} --shape M=4096,N=4096 | the shape lacks K; write --shape M=4096

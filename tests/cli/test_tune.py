@@ -14,6 +14,7 @@ import torch
 
 from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -67,7 +68,6 @@ class FakeWorkshop:
     used: list[TuneOptions | None] = field(default_factory=list)
     options: TuneOptions | None = None
     audience: Any = None
-    target: Any = None
 
     def request(
         self, problem: Problem, key: TuneKey, space: Space, reference: str | None = None
@@ -88,11 +88,12 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
     """A workshop in the place of the GPU's; tensors are made in the host's memory."""
     fake = FakeWorkshop([])
 
-    def opened(options: TuneOptions, audience: Any, target: Any) -> tuning_queue.TuningGpu:
-        fake.options, fake.audience, fake.target = options, audience, target
+    def opened(options: TuneOptions, audience: Any) -> tuning_queue.TuningGpu:
+        fake.options, fake.audience = options, audience
         return tuning_queue.TuningGpu("NVIDIA H200", "cpu", fake)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tuning_queue, "open_machine", opened)
+    monkeypatch.setattr(tuning_queue, "target_here", lambda: load_target("H200"))
     return fake
 
 
@@ -338,7 +339,7 @@ def test_a_host_function(workshop: FakeWorkshop, commands: Commands) -> None:
     """Its launches are tuned on tensors of the GPU, under the keys that its importers look up."""
     (commands.folder / "rows.py").write_text(ROWS)
     workshop.answers = [tuned] * 3
-    host = ("tune", "{}/rows.py:host", "--arg", "x=fp16[32,32]", "--target", "H200")
+    host = ("tune", "{}/rows.py:host", "--arg", "x=fp16[32,32]")
     ran = commands.run(*host)
     assert ran.code == 0, ran.err
     double, negate = workshop.jobs
@@ -353,5 +354,5 @@ def test_a_host_function(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(*host, "--kernel", "double", "--axis", "BLOCK=256")
     (config,) = workshop.jobs[2].configs()
     assert config.kwargs == {"BLOCK": 256}
-    line = commands.refused("tune", "{}/doubled.py", "--arg", "n=1", "--target", "H200")
+    line = commands.refused("tune", "{}/doubled.py", "--arg", "n=1")
     assert "are for a function" in line
