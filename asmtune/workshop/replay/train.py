@@ -11,7 +11,6 @@ import numpy as np
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import version_of
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import Oracle, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.error import Errors
@@ -20,6 +19,7 @@ from asmtune.predict.score.learned import FEWEST, fit, ranked_at
 from asmtune.predict.score.vectors import schema
 from asmtune.workshop.replay.flow import judged_moments
 from asmtune.workshop.replay.measured_error import RankedTask, error_table
+from asmtune.workshop.replay.oracle import Oracle, Task
 from asmtune.workshop.replay.results import ScorerResult, TaskResult, kept_of
 
 
