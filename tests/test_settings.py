@@ -40,7 +40,6 @@ GIVEN = {
     "ASMTUNE_JOBS": "3",
     "ASMTUNE_COMPILE_TIMEOUT_S": "2.5",
     "ASMTUNE_COMPILE_MEMORY_MB": "512",
-    "ASMTUNE_IMPORT_TIMEOUT_S": "1.5",
     "ASMTUNE_LAUNCH": "python",
 }
 MOST = {
@@ -48,7 +47,6 @@ MOST = {
     "ASMTUNE_JOBS": 4096,
     "ASMTUNE_COMPILE_TIMEOUT_S": 1_000_000,
     "ASMTUNE_COMPILE_MEMORY_MB": 1 << 30,
-    "ASMTUNE_IMPORT_TIMEOUT_S": 1_000_000,
     "ASMTUNE_WAIT_S": 1_000_000,
 }
 
@@ -59,7 +57,7 @@ def test_each_variable_is_read() -> None:
     assert Settings.from_environment({}) == plain
     assert Settings.from_environment(dict.fromkeys(GIVEN, "")) == plain
     assert (plain.artifacts_bytes, plain.compile_memory_bytes) == (2 << 30, 16 << 30)
-    assert (plain.compile_timeout_s, plain.import_timeout_s, plain.wait_s) == (30, 60, 600)
+    assert (plain.compile_timeout_s, plain.wait_s) == (30, 600)
     folder = user_cache_path("asmtune")
     assert plain.store_where == str(folder / "store.sqlite")
     assert (plain.targets_dir, plain.runs_dir) == (folder / "targets", folder / "runs")
@@ -67,7 +65,7 @@ def test_each_variable_is_read() -> None:
     assert (settings.store_url, settings.targets) == (GIVEN["ASMTUNE_STORE_URL"], "/devices")
     assert (settings.wait_s, settings.artifacts_bytes, settings.jobs) == (2.5, 512 * 1024, 3)
     assert (settings.compile_timeout_s, settings.compile_memory_bytes) == (2.5, 512 << 20)
-    assert (settings.import_timeout_s, settings.launch) == (1.5, "python")
+    assert settings.launch == "python"
     assert settings.store_where == settings.store_url
     assert settings.targets_dir == Path("/devices")
     here = Path("/somewhere")
