@@ -16,7 +16,7 @@ import stat
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -54,9 +54,6 @@ _home_of: dict[str, _Home] = {}
 
 _importable: dict[str, str] = {}
 """Dotted names by which programs import files, by the module's name here."""
-
-_replaced: list[Any] = []
-"""Streams that files put in the place of `sys.stdout`: deleting one closes what it wraps."""
 
 
 def import_file(path: Path) -> ModuleType:
@@ -289,41 +286,11 @@ def _folder_of(package: str) -> Path | None:
     return Path(places[0]).resolve().parent
 
 
-class _LentStream:
-    """Stands for stderr while a file is imported, which may close, wrap or detach it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def close(self) -> None:
-        """Keep the stream open."""
-
-    def detach(self) -> Any:
-        """Return its buffer, and stay usable."""
-        return self._stream.buffer
-
-
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Send what Python and native code print to stderr: stdout is for results."""
-    streams = sys.stdout, sys.stderr
-    lent = _LentStream(sys.stderr)
-    with _descriptor_to_stderr():
-        if sys.stderr is not None:
-            sys.stdout = sys.stderr = lent
-        try:
-            yield
-        finally:
-            for name in ("stdout", "stderr"):
-                stream: Any = getattr(sys, name, None)
-                if stream is not lent:
-                    _replaced.append(stream)
-                with suppress(AttributeError, OSError, ValueError):
-                    stream.flush()
-            sys.stdout, sys.stderr = streams
+    with _descriptor_to_stderr(), redirect_stdout(sys.stderr):
+        yield
 
 
 @contextmanager
