@@ -13,7 +13,10 @@ from rich.console import Console
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Reason, Verdict
-from asmtune.report.runs import (
+from asmtune.store.trace.reader import read_summary, read_trace
+from asmtune.store.trace.run import Ending, TracedRun
+from asmtune.store.trace.writer import TraceWriter
+from asmtune.workshop.runs.report import (
     NOT_ENDED,
     funnel_steps,
     run_json,
@@ -22,9 +25,6 @@ from asmtune.report.runs import (
     runs_table,
     seconds_by_stage,
 )
-from asmtune.store.trace.reader import read_summary, read_trace
-from asmtune.store.trace.run import Ending, TracedRun
-from asmtune.store.trace.writer import TraceWriter
 from tests.trace_runs import (
     BROKEN,
     DEFAULT,
