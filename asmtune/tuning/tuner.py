@@ -34,7 +34,7 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.store.lookup import Layer, StoredPrediction
+from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.user_state import outside, searching
@@ -244,16 +244,13 @@ class Tuner:
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
-        layers: dict[Layer, Sequence[TuneRecord]] = {
-            "store": self.store.near(request.key),
-            "shipped": shipped_of(kernel),
-        }
+        records = [*self.store.near(request.key), *shipped_of(kernel)]
         imported = self.store.seeds(kernel)
         return Session(
             funnel=self.funnel,
             options=self.options,
             store=self.store,
-            experience=experience(layers, request.key, self.funnel.target, imported),
+            experience=experience(records, request.key, self.funnel.target, imported),
             listener=self.listener,
             opener=self.opener,
         )
