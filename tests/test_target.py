@@ -78,28 +78,6 @@ def test_every_shipped_figure_has_a_source() -> None:
     assert offenders == []
 
 
-@pytest.mark.parametrize(
-    ("name", "arch", "units", "lds", "rates"),
-    [
-        # Peaks in TFLOPS of AMD's data sheets; the MI250X's are of its two dies.
-        ("MI250X", "gfx90a", 110, 64, {"fp16": 191.5, "int8": 191.5, "fp64": 47.9}),
-        ("MI300X", "gfx942", 304, 64, {"fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9}),
-        ("MI355X", "gfx950", 256, 160, {"fp16": 2516.6, "fp4": 10066.3, "fp64": 78.6}),
-    ],
-)
-def test_limits_of_amd_devices(
-    name: str, arch: str, units: int, lds: int, rates: dict[str, float]
-) -> None:
-    """Compute units, LDS and peaks agree with AMD's tables; a SIMD holds 8 wavefronts."""
-    target = load_target(name)
-    assert target.machine == ("hip", arch, 64)
-    assert (target.sms, target.shared_bytes_per_block) == (units, lds * 1024)
-    assert target.max_warps_per_sm == 8 * target.warp_allocation_granularity
-    found = {dtype: target.tensor_flops_per_s[dtype] / 1e12 for dtype in rates}
-    assert found == pytest.approx(rates, abs=0.06)
-    assert "tf32" not in target.tensor_flops_per_s or arch == "gfx942"
-
-
 def test_device_names() -> None:
     """What the driver calls a device finds its target, in any case and spacing, and no other's."""
     names = {

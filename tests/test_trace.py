@@ -97,7 +97,8 @@ def test_a_summary_is_of_the_ends(whole: Path) -> None:
     assert read_summary(whole).ending is None
 
 
-scalars = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50)
+scalars = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | texts
 configs = st.builds(
     Config,
     st.dictionaries(st.sampled_from(["BLOCK", "GROUP", "MODE"]), scalars, max_size=3),
@@ -111,7 +112,7 @@ timings = st.builds(
     lambda c, m, low, high, n: (c, Measurement(c, m, low, high, (m,) * n)),
     *(configs, times, times, times, st.integers(0, 30)),
 )
-failures = st.tuples(configs, st.builds(Failure, st.text(), st.text(), st.text(max_size=50)))
+failures = st.tuples(configs, st.builds(Failure, texts, texts, texts))
 
 
 @given(st.lists(timings | failures, max_size=5), st.none() | times, st.floats(0, 1))
