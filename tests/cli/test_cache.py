@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.cli import cache, output
+from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -97,19 +97,6 @@ def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [row["kernel"] for row in rows] == ["pkg.softmax"]
     assert rows[0]["median_us"] == 9.5
     assert rows[0]["winner"] == {"BLOCK_M": 128, "num_warps": 8, "num_stages": 3}
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", " =1"])
-def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Cells that a spreadsheet would run are quoted; numbers, and the mark of nothing, stay."""
-    made = record(1, f"{text}.k")
-    with Store.open(path) as store:
-        store.save(replace(made, key=replace(made.key, shape={text: -5}, device=text)))
-    (row,) = listed()
-    assert [row["kernel"], row["device"]] == [f"'{text}.k", f"'{text}"]
-    assert row["shape"] == f"'{text}=-5"
-    output.write_rows("", [{text: text, "number": -1.5, "none": None}], output.RowForm.CSV)
-    assert capsys.readouterr().out == f"'{text},number,none\n'{text},-1.5,\n"
 
 
 def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
