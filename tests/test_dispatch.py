@@ -106,18 +106,6 @@ def test_miss_tunes_once_and_launches_the_winner(bench: Bench) -> None:
     assert kernel.best_config == WINNER
 
 
-def test_best_config_is_that_of_the_last_launch(bench: Bench) -> None:
-    """Callers size what they read by it: it follows each launch, whichever key that has."""
-    winners = {8: Config({"BLOCK": 128}), 16: Config({"BLOCK": 64})}
-    kernel = tuned()
-    for n in (8, 16, 8, 8, 16):
-        bench.winner = winners[n]
-        kernel[(4,)](tensor(), tensor(), n)
-        assert bench.launches[-1]["BLOCK"] == kernel.best_config.kwargs["BLOCK"]
-        assert kernel.best_config == winners[n]
-    assert len(bench.tuned) == 2
-
-
 OTHER_LAUNCHES: dict[str, Callable[[AsmAutotuner], Any]] = {
     "a key's value": lambda k: k[(4,)](tensor(), tensor(), 9),
     "a dtype": lambda k: k[(4,)](tensor(), tensor(dtype=torch.bfloat16), 8),

@@ -116,15 +116,6 @@ def test_a_field_that_is_missing_or_no_number(field: str) -> None:
         assert f"{field} must be a" in refusal(json.dumps(descriptor(**{field: 0})))
 
 
-def test_names_of_no_target() -> None:
-    """A name is answered with what exists and was meant."""
-    for name, says in (("h2000", "did you mean H200?"), ("sm_90", "is an architecture")):
-        with pytest.raises(TargetError) as caught:
-            load_target(name)
-        assert says in str(caught.value)
-        assert "\n" not in str(caught.value)
-
-
 def test_a_users_file(tmp_path: Path) -> None:
     """Bare numbers have the user as source; others keep theirs, with a kind; a mark is skipped."""
     own = {"value": 99, "source": "a probe", "kind": "measured"}
