@@ -28,7 +28,6 @@ from asmtune.compile.worker import CompiledConfig
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.occupancy import occupancy
-from asmtune.core.oracle import Oracle, Task, load_oracle
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
@@ -43,6 +42,7 @@ from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.vectors import Scale, base_columns
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import judged_moments
+from asmtune.workshop.replay.oracle import Oracle, Task, load_oracle
 from asmtune.workshop.replay.results import ScorerResult
 from asmtune.workshop.replay.training_rows import TaskRows
 from benchmarks.harness import SHARES, laid_out, parser, target_of, write

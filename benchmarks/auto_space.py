@@ -26,12 +26,12 @@ from typing import Any
 
 from asmtune.base.errors import InputError
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
-from asmtune.core.oracle import Task, load_oracle
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.proposal import proposal_for
 from asmtune.core.space.space import Space
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.tuning.tuner import tune
+from asmtune.workshop.replay.oracle import Task, load_oracle
 from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.harness import RESULTS, empty_caches, parser, raced, table, until, write
 

@@ -18,7 +18,6 @@ import numpy as np
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.oracle import Oracle, Task, load_oracle
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.ranking import Ranker
@@ -26,6 +25,7 @@ from asmtune.predict.prune.rounds import SKETCHES, sketch_part
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.flow import recorded_configs
+from asmtune.workshop.replay.oracle import Oracle, Task, load_oracle
 from benchmarks.harness import RESULTS, parser, ranked_by, table, write
 
 HERE = Path(__file__).parent

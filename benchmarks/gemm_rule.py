@@ -2,10 +2,10 @@
 
     python -m benchmarks.gemm_rule ORACLE
 
-Needs no GPU. ORACLE is a file of recorded timings (`asmtune/core/oracle.py`) with tasks of GEMMs:
-shapes with M, N and K. The rule's tiles were chosen over `gemm` and `gemm_bias_gelu`, its times
-fitted to the aligned sizes of `gemm` alone: no size here is new to it. The default is the first
-config of a task.
+Needs no GPU. ORACLE is a file of recorded timings (`asmtune/workshop/replay/oracle.py`) with tasks
+of GEMMs: shapes with M, N and K. The rule's tiles were chosen over `gemm` and `gemm_bias_gelu`, its
+times fitted to the aligned sizes of `gemm` alone: no size here is new to it. The default is the
+first config of a task.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import match_device
-from asmtune.core.oracle import Task, load_oracle
 from asmtune.core.size_rules import gemm
+from asmtune.workshop.replay.oracle import Task, load_oracle
 
 
 def shares(task: Task, config: Config) -> tuple[float, float]:

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from asmtune.base.settings import Settings
-from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay
+from asmtune.workshop.replay.oracle import load_oracle
 from benchmarks.harness import SHARES, laid_out, parser, ranked_by, target_of, write
 
 

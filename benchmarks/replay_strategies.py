@@ -22,7 +22,6 @@ from typing import Any, Final
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.oracle import Oracle, Row, Task, load_oracle
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.core.records.verdicts import Verdict
@@ -38,6 +37,7 @@ from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.strategies import STRATEGIES, make_strategy
 from asmtune.workshop.replay.fitting import unseen_scorer
 from asmtune.workshop.replay.flow import JudgedTask, judged_moments
+from asmtune.workshop.replay.oracle import Oracle, Row, Task, load_oracle
 from asmtune.workshop.replay.results import geometric_mean
 from benchmarks.harness import laid_out, parser, target_of, write
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from asmtune.base.errors import InputError
-from asmtune.core.oracle import Task
 from asmtune.predict.score.error import Errors
 from asmtune.predict.score.learned import ranked_at
 from asmtune.workshop.replay.fitting import fit
+from asmtune.workshop.replay.oracle import Task
 from asmtune.workshop.replay.results import ScorerResult, TaskResult, kept_of
 from asmtune.workshop.replay.training_rows import TaskRows, compiler
 from benchmarks.measured_error import RankedTask, error_table

@@ -249,7 +249,7 @@ def add_rows(given: Mapping[str, Any], parts: torch.Tensor) -> None:
 
 def walk_tuner(kernel: Any, space: Any) -> Any:
     """Decorate a kernel whose programs walk rows, so that tiles would be held at the default's."""
-    return asm_autotune(space=space, key=ROW_KEY, search_held_tiles=True)(kernel)
+    return asm_autotune(space=space, key=ROW_KEY)(kernel)
 
 
 def walk_reference(baseline: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:

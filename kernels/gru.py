@@ -220,9 +220,7 @@ def _expected(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 # A persistent kernel, whose tiles would be held at the default's.
-_tuned = asm_autotune(
-    space=space, key=["batch", "hidden"], reference=_expected, search_held_tiles=True
-)(kernel)
+_tuned = asm_autotune(space=space, key=["batch", "hidden"], reference=_expected)(kernel)
 problem = problems(
     kernel, "gru", inputs, _problem_arguments, grid, ("SIZE", "RESIDENT"), LAUNCHED_AT_ONCE
 )

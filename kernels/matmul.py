@@ -270,5 +270,4 @@ _alone, _beside_gluon, _beside_vendor, _tuned = tuners(
     gluon={"gluon": _launch_gluon},
     space=space,
     key=("batch", pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "ACTIVATION"),
-    search_held_tiles=True,
 )

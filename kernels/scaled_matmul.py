@@ -371,5 +371,4 @@ _alone, _beside_gluon, _beside_vendor, _tuned = tuners(
         *(pow2("M"), "N", "K", "LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES"),
         *("GROUP_A", "GROUP_B", "GROUP_K", "FORMAT_A", "FORMAT_B", "FAST"),
     ),
-    search_held_tiles=True,
 )

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.text import Text
 
-from asmtune.workshop.roofline.figure_style import DARK, GROUND
+from asmtune.workshop.roofline.figure_style import COLOURS, GROUND, INK, RULE
 
 COLUMN = 740
 """Pixels of a browser across the docs' column."""
@@ -161,15 +161,14 @@ def legend_of(figure: Figure) -> set[str]:
 
 
 def check_colours(figure: Figure) -> None:
-    """Each colour is of the palette; text has 4.5 to 1, lines and marks 3 to 1, on both cards."""
+    """Each colour is of the palette; text has 4.5 to 1, lines and marks 3 to 1."""
     assert to_hex(figure.get_facecolor()) == GROUND
     words = {to_hex(text.get_color()) for text in texts_of(figure)}
     marks = {to_hex(line.get_color()) for line in figure.findobj(Line2D)}
     marks |= {to_hex(bar.get_facecolor()) for axes in figure.axes for bar in axes.patches}
     # Ticks that matplotlib keeps and does not draw are black.
     marks -= {"#000000"}
-    assert words | marks <= set(DARK)
+    assert words | marks <= {GROUND, INK, RULE, *COLOURS}
     for colours, least in ((words, 4.5), (marks, 3.0)):
         for colour in colours:
             assert contrast(colour, GROUND) >= least, colour
-            assert contrast(DARK[colour], DARK[GROUND]) >= least, colour

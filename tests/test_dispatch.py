@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +16,14 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
-from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime import choosing
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
-from asmtune.store.database import Store
 from asmtune.tuning import tuner
 from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.request import TuningRequest, TuningResult, provenance
+from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.session import Session
 
 AXES = {"BLOCK": [32, 64, 128], "num_warps": [4, 8]}
@@ -109,41 +106,6 @@ def test_miss_tunes_once_and_launches_the_winner(bench: Bench) -> None:
     assert kernel.best_config == WINNER
 
 
-def test_best_config_is_that_of_the_last_launch(bench: Bench) -> None:
-    """Callers size what they read by it: it follows each launch, whichever key that has."""
-    winners = {8: Config({"BLOCK": 128}), 16: Config({"BLOCK": 64})}
-    kernel = tuned()
-    for n in (8, 16, 8, 8, 16):
-        bench.winner = winners[n]
-        kernel[(4,)](tensor(), tensor(), n)
-        assert bench.launches[-1]["BLOCK"] == kernel.best_config.kwargs["BLOCK"]
-        assert kernel.best_config == winners[n]
-    assert len(bench.tuned) == 2
-
-
-def test_record_put_into_the_store_is_launched(bench: Bench, tmp_path: Path) -> None:
-    """A record that still holds is a hit; with another source, or space, it is tuned anew."""
-    x, space = tensor(), Space(AXES, default=DEFAULT)
-    problem = Problem(add, {"x_ptr": x, "y_ptr": x, "n": 8}, (4,))
-    key = TuneKey(f"{add.__module__}.add", {"n": 8}, dict(problem.dtypes), DEVICE)
-    best = Config({"BLOCK": 32}, num_warps=4)
-    record = TuneRecord(
-        key, best, (Measurement(best, 1.0, 1.0, 1.0, (1.0,)),), provenance(problem, space)
-    )
-    with Store.open(tmp_path / "store.sqlite") as store:
-        store.save(record)
-    tuned()[(4,)](x, x, 8)
-    assert bench.launches[-1]["BLOCK"] == 32
-    assert bench.tuned == []
-    tuned(space=Space({"BLOCK": [32, 64]}))[(4,)](x, x, 8)
-    assert len(bench.tuned) == 1
-    stale = replace(record, provenance=replace(record.provenance, source="0" * 64))
-    with Store.open(tmp_path / "store.sqlite") as store:
-        store.save(stale)
-    tuned()[(4,)](x, x, 8)
-    assert len(bench.tuned) == 2
-
-
 OTHER_LAUNCHES: dict[str, Callable[[AsmAutotuner], Any]] = {
     "a key's value": lambda k: k[(4,)](tensor(), tensor(), 9),
     "a dtype": lambda k: k[(4,)](tensor(), tensor(dtype=torch.bfloat16), 8),
@@ -195,31 +157,6 @@ def test_capture_never_tunes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
         warnings.simplefilter("error")
         kernel[(4,)](tensor(), tensor(), 8)
     assert [launch["BLOCK"] for launch in bench.launches] == [64, 128, 128]
-
-
-def test_list_of_triton_configs(bench: Bench) -> None:
-    """`configs=` is searched as given; the winner from the store has its `pre_hook` again."""
-    hooked: list[dict[str, Any]] = []
-    configs = [
-        triton.Config({"BLOCK": 64}),
-        triton.Config({"BLOCK": 128}, num_warps=8, pre_hook=hooked.append),
-    ]
-    for calls in (1, 2):
-        kernel = asm_autotune(configs, ["n"], skip_tuning_below_us=None)(add)
-        kernel[(4,)](tensor(), tensor(), 8, factor=2.0)
-        assert len(hooked) == calls
-    assert len(bench.tuned) == 1
-    assert hooked[1].items() >= {"n": 8, "factor": 2.0, "BLOCK": 128, "num_warps": 8}.items()
-    assert [config.kwargs["BLOCK"] for config in kernel.space] == [64, 128]
-
-
-def test_winner_that_cannot_be_stored(bench: Bench) -> None:
-    """A winner with a value that no file can hold is launched all the same, with one warning."""
-    odd = object()
-    bench.winner = Config({"BLOCK": odd})
-    with pytest.warns(UserWarning, match="it is not kept"):
-        tuned(space={"BLOCK": [odd, 64]})[(4,)](tensor(), tensor(), 8)
-    assert bench.launches[-1]["BLOCK"] is odd
 
 
 def test_space_is_made_on_first_use(bench: Bench) -> None:

@@ -16,7 +16,6 @@ from asmtune.core.kernel_module import (
     kernel_names,
     load_function,
     load_kernel_module,
-    space_of,
 )
 from asmtune.triton_api.jit_functions import jit_function
 
@@ -200,12 +199,3 @@ def test_single_functions(tmp_path: Path) -> None:
     for name, message in (("kernal", "did you mean kernel"), ("SHAPES", "is not a Triton kernel")):
         with pytest.raises(ProblemError, match=message):
             load_function(f"{path}:{name}")
-
-
-def test_the_space_of_a_decorated_kernel(tmp_path: Path) -> None:
-    """The configs of `@triton.autotune` are found under other decorators; none without it."""
-    path = write(tmp_path, TUNED)
-    space = space_of(load_function(f"{path}:tuned"))
-    assert space is not None
-    assert space.listed == (Config({"BLOCK": 64}, num_warps=8), Config({"BLOCK": 128}))
-    assert space_of(load_function(f"{path}:kernel")) is None

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.core.keys.buckets import Bucket, between, multiple, pow2
-from asmtune.core.keys.parts import KeyPart, covers, key_parts, values
+from asmtune.core.keys.buckets import Bucket, between, bucket_of, multiple, pow2
+from asmtune.core.keys.parts import KeyPart, key_parts, values
 from asmtune.core.keys.rules import BucketRule, BucketRules
 
 NAMES = ("x_ptr", "M", "N", "K", "BLOCK")
@@ -66,43 +66,11 @@ def test_a_bucket_covers_what_maps_to_it(bucket: Bucket, number: int, other: int
 
 @given(bucket=BUCKETS, number=NUMBERS)
 def test_no_other_number_is_a_buckets_value(bucket: Bucket, number: int) -> None:
-    """A number that no argument maps to has no span, and the words say nothing of it."""
-    span = bucket.span(number)
-    assert (span is None) == (bucket.function(number) != number)
-    assert (covers(str(bucket("N")), number) is None) == (span is None)
-
-
-@given(bucket=BUCKETS, number=NUMBERS)
-def test_a_value_is_read_by_its_name_alone(bucket: Bucket, number: int) -> None:
-    """The name that a store keeps is enough to tell what a value covers."""
-    (part,) = key_parts([bucket("N")], NAMES)
-    ((name, value),) = values([part], {"N": number}).items()
-    text = covers(name, value)
-    assert text is not None
-    low, high = bucket.span(value) or (None, None)
-    assert text.startswith("N ")
-    assert {str(end) for end in (low, high) if end is not None} <= set(
-        text.removeprefix("N ").replace("..", " ").split()
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("pow2(N)", 4096, "N 2049..4096"),
-        ("pow2(N)", -8, "N -8..-5"),
-        ("multiple(128, K)", 512, "K 385..512"),
-        ("between(16, 256, M)", 16, "M 16 or less"),
-        ("between(16, 256, M)", 256, "M 17..256"),
-        ("between(16, 256, M)", 257, "M 257 or more"),
-        ("cells(M, N)", 12, "M, N with cells = 12"),
-        ("N", 4096, None),
-        ("multiple(0, K)", 0, None),
-    ],
-)
-def test_covers(name: str, value: Any, text: str | None) -> None:
-    """What a stored value stands for, in words; nothing of what no bucket gives."""
-    assert covers(name, value) == text
+    """A number that no argument maps to has no span, and its name is enough to tell."""
+    named = bucket_of(str(bucket("N")))
+    assert named == bucket("N")
+    assert named is not None
+    assert (named.span(number) is None) == (bucket.function(number) != number)
 
 
 def test_both_forms_give_the_same_parts() -> None:

@@ -19,13 +19,13 @@ from asmtune.base.limited_read import MIB, inflated, read_limited, unzipped
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
 from asmtune.core.ir_overrides import Override
-from asmtune.core.oracle import load_oracle
 from asmtune.report.documents import read_reports
 from asmtune.runtime.offline.recorded_keys import read_keys
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
 from asmtune.workshop.exports.command import _read_seeds as read_import
 from asmtune.workshop.regression.run import read_run
+from asmtune.workshop.replay.oracle import load_oracle
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "target.json": lambda path: load_target(str(path)),
@@ -100,7 +100,10 @@ def test_what_is_large_when_decompressed() -> None:
 
 @pytest.mark.parametrize(
     ("name", "read"),
-    [("asmtune.core.oracle", load_oracle), ("asmtune.workshop.regression.run", read_run)],
+    [
+        ("asmtune.workshop.replay.oracle", load_oracle),
+        ("asmtune.workshop.regression.run", read_run),
+    ],
 )
 def test_small_files_of_large_content(
     name: str, read: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 
 import pytest
 
-from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Features, PruneReport, Reason, Verdict
 
@@ -75,21 +72,3 @@ def test_an_axis_called_as_a_column_keeps_its_values() -> None:
     assert (row["config.rank"], row["config.kept"], row["config.target"]) == (7, "yes", 3)
     assert (row["rank"], row["kept"], row["num_warps"], row["spills"]) == (1, True, 4, 1.0)
     assert (row["ir_override"], row["reasons"]) == ("edited.ptx", "tie: near")
-
-
-def test_json_of_records() -> None:
-    """A record becomes plain JSON values: configs flat, tuples as lists, the rest as text."""
-    key = TuneKey("mm", {"M": 16, "causal": True}, {"a": "fp16"}, "NVIDIA H200")
-    failures = ((SLOW, Failure("ptxas", "registers", "too many")),)
-    record = TuneRecord(
-        key, FAST, (Measurement(FAST, 1.5, 1.0, 2.0, (1.5,)),), PROVENANCE, failures
-    )
-    value = to_json(record)
-    assert json.loads(json.dumps(value)) == value
-    assert value["winner"] == {"B": 64, "num_warps": 4, "num_stages": 3}
-    assert value["measurements"][0]["samples_us"] == [1.5]
-    assert value["failures"] == [
-        [SLOW.to_dict(), {"stage": "ptxas", "kind": "registers", "detail": "too many"}]
-    ]
-    assert value["key"]["shape"] == {"M": 16, "causal": True}
-    assert value["provenance"]["driver"] == "570.1"

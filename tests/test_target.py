@@ -78,28 +78,6 @@ def test_every_shipped_figure_has_a_source() -> None:
     assert offenders == []
 
 
-@pytest.mark.parametrize(
-    ("name", "arch", "units", "lds", "rates"),
-    [
-        # Peaks in TFLOPS of AMD's data sheets; the MI250X's are of its two dies.
-        ("MI250X", "gfx90a", 110, 64, {"fp16": 191.5, "int8": 191.5, "fp64": 47.9}),
-        ("MI300X", "gfx942", 304, 64, {"fp16": 1307.4, "fp8": 2614.9, "int8": 2614.9}),
-        ("MI355X", "gfx950", 256, 160, {"fp16": 2516.6, "fp4": 10066.3, "fp64": 78.6}),
-    ],
-)
-def test_limits_of_amd_devices(
-    name: str, arch: str, units: int, lds: int, rates: dict[str, float]
-) -> None:
-    """Compute units, LDS and peaks agree with AMD's tables; a SIMD holds 8 wavefronts."""
-    target = load_target(name)
-    assert target.machine == ("hip", arch, 64)
-    assert (target.sms, target.shared_bytes_per_block) == (units, lds * 1024)
-    assert target.max_warps_per_sm == 8 * target.warp_allocation_granularity
-    found = {dtype: target.tensor_flops_per_s[dtype] / 1e12 for dtype in rates}
-    assert found == pytest.approx(rates, abs=0.06)
-    assert "tf32" not in target.tensor_flops_per_s or arch == "gfx942"
-
-
 def test_device_names() -> None:
     """What the driver calls a device finds its target, in any case and spacing, and no other's."""
     names = {
@@ -136,15 +114,6 @@ def test_a_field_that_is_missing_or_no_number(field: str) -> None:
         assert f"{field} must be a" in refusal(json.dumps(descriptor(**{field: value})))
     if values and field != "shared_reserved_bytes_per_block":
         assert f"{field} must be a" in refusal(json.dumps(descriptor(**{field: 0})))
-
-
-def test_names_of_no_target() -> None:
-    """A name is answered with what exists and was meant."""
-    for name, says in (("h2000", "did you mean H200?"), ("sm_90", "is an architecture")):
-        with pytest.raises(TargetError) as caught:
-            load_target(name)
-        assert says in str(caught.value)
-        assert "\n" not in str(caught.value)
 
 
 def test_a_users_file(tmp_path: Path) -> None:
@@ -293,16 +262,6 @@ def test_a_folder_that_cannot_be_read_stops_no_launch(
         assert match_device("NVIDIA H200") is not None
     with pytest.raises(TargetError, match="No such file or directory"):
         load_target("H200")
-
-
-def test_a_chosen_target_is_that_of_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A target chosen for the process ranks on any device; names still mean what they mean."""
-    monkeypatch.setattr(shipped, "_chosen", [])
-    shipped.choose_target(load_target("L4"))
-    assert match_device("NVIDIA H200") is match_device("Voodoo 2") is load_target("L4")
-    assert load_target("H200").name == "H200"
-    shipped.choose_target(load_target("T4"))
-    assert match_device("NVIDIA H200") is load_target("T4")
 
 
 def test_no_rate_is_beyond_the_architectures() -> None:

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -208,13 +206,6 @@ import ctypes
 ctypes.CDLL(None).puts(b"by C")
 sys.__stdout__.write("by the first stdout\\n")
 """
-REPLACES = (
-    "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')",
-    "sys.stderr = sys.stdout = open(os.devnull, 'w')",
-    "sys.stdout.close()",
-    "os.close(1)",
-    "del sys.stdout",
-)
 
 
 def test_prints_go_to_stderr(tmp_path: Path) -> None:
@@ -226,37 +217,6 @@ def test_prints_go_to_stderr(tmp_path: Path) -> None:
     by = ("by Python", "by the descriptor", "by a child", "by C", "by the first stdout", "in space")
     for words in by:
         assert done.stderr.count(words) == 1, words
-
-
-FORKS = """
-import os, sys
-import torch, triton
-from asmtune.cli import main
-from asmtune.cli.app import app
-for path in sys.argv[1:]:
-    if not os.fork():
-        for number, end in ((1, ".out"), (2, ".err")):
-            os.dup2(os.open(path + end, os.O_CREAT | os.O_WRONLY, 0o600), number)
-        sys.argv[1:] = ["prune-report", path, "--format", "csv"]
-        sys.exit(main())
-    os.wait()
-"""
-"""Runs the command on each file, in processes that have loaded the libraries already."""
-
-
-@pytest.mark.slow(seconds=10)
-def test_a_file_that_replaces_stdout(tmp_path: Path) -> None:
-    """However a file treats stdout, the command's own result and errors are where they belong."""
-    paths = []
-    for place, replacing in enumerate(REPLACES):
-        text = (
-            f"import io, os, sys\nprint('before')\n{replacing}\n{MODULE}import gc\ngc.collect()\n"
-        )
-        paths.append(write(tmp_path, f"replaces_{place}.py", text))
-    subprocess.run([sys.executable, "-c", FORKS, *map(str, paths)], check=True)
-    for path, replacing in zip(paths, REPLACES, strict=True):
-        assert Path(f"{path}.out").read_text().startswith("target,"), replacing
-        assert "before" in Path(f"{path}.err").read_text(), replacing
 
 
 # what ends an import
@@ -299,35 +259,6 @@ def test_a_function_that_exits(tmp_path: Path) -> None:
     module = load_kernel_module(str(write(tmp_path, "exits.py", text)))
     with pytest.raises(ProblemError, match=r"exits.py: sys.exit\(4\)"):
         module.space()
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "while True: pass",
-        "import time\ntime.sleep(1000)",
-        "import threading\nthreading.Event().wait()",
-    ],
-)
-def test_endless_imports(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An import that does not end is ended at the limit, which the line names.
-
-    So it is in other threads, where no signal comes.
-    """
-    monkeypatch.setenv("ASMTUNE_IMPORT_TIMEOUT_S", "0.2")
-    path = write(tmp_path, "endless.py", source + "\n")
-    start, lines = time.monotonic(), [refusal(path)]
-    if source.startswith("while"):
-        thread = threading.Thread(target=lambda: lines.append(refusal(path)), daemon=True)
-        thread.start()
-        thread.join(60)
-        assert len(lines) == 2
-    told = "still being imported after 0.2 s, which is the limit ASMTUNE_IMPORT_TIMEOUT_S"
-    for line in lines:
-        assert told in line
-        assert "endless.py" in line
-        assert ", line " in line
-    assert time.monotonic() - start < 60
 
 
 def test_main_guards_and_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -38,29 +37,6 @@ def deadline(seconds: float, error: type[BaseException]) -> Iterator[None]:
         with lock:
             done = True
         timer.cancel()
-
-
-@contextmanager
-def alarm(seconds: float, error: type[BaseException]) -> Iterator[None]:
-    """Raise an error as `deadline` does; in the main thread also where it sleeps or waits.
-
-    There it is SIGALRM, and comes again each second in case that the code catches it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        with deadline(seconds, error):
-            yield
-        return
-
-    def fire(*_: Any) -> NoReturn:
-        raise error
-
-    handler = signal.signal(signal.SIGALRM, fire)
-    before = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, *before)
-        signal.signal(signal.SIGALRM, handler)
 
 
 class ProcessSetting(Generic[T]):

@@ -155,6 +155,28 @@ def time_of(value: Any, where: str) -> float:
     return float(value) + 0.0  # SQLite gives -0.0 back as 0.0
 
 
+def flag_of(value: Any, where: str) -> bool:
+    """Check for true or false."""
+    if not isinstance(value, bool):
+        raise expected("true or false", where, value)
+    return value
+
+
+def whole_of(value: Any, where: str) -> int:
+    """Check for a whole number of 64 bits."""
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
+        raise expected("a whole number", where, value)
+    return value
+
+
+def number_of(value: Any, where: str) -> float:
+    """Check for a number that is finite as a float; a whole one stays whole."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:
+        raise expected("a finite number", where, value)
+    return float(value) if isinstance(value, float) else value
+
+
 T = TypeVar("T")
 
 Decoder = Callable[[Any, str], Any]
@@ -179,15 +201,22 @@ def to_json(record: Any) -> Any:
     return record if isinstance(record, str | int | float | bool | None) else str(record)
 
 
+_BASIC: Final[Mapping[Any, Decoder]] = {
+    str: text_of,
+    bool: flag_of,
+    int: whole_of,
+    float: number_of,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class JsonCodec:
     """Reads dataclasses, optional types, tuples of one type and mappings by their type hints.
 
     Attributes:
         decoders: read all other types, and those whose JSON is not the object of their fields.
-            Without one for `Any`, such a value is taken as it is.
-        error: builds an error from what was expected, where, and the value given.
-        separator: stands between the name of an object and of a field in it.
+            Without one for `Any`, such a value is taken as it is; text, numbers and flags are
+            checked by the functions above.
         exact: an object has all fields of its dataclass and no others. Otherwise a missing field
             is read as null, and others are ignored.
         check: is called with the name, the value and the place of each field that was read, and
@@ -195,8 +224,6 @@ class JsonCodec:
     """
 
     decoders: Mapping[Any, Decoder]
-    error: Callable[[str, str, Any], Exception] = expected
-    separator: str = "."
     exact: bool = True
     check: Callable[[str, Any, str], None] | None = None
     _made: dict[Any, Decoder] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -224,10 +251,10 @@ class JsonCodec:
             decoders = {name: self._decoder(hint) for name, hint in hints.items()}
             self._fields[kind] = decoders
         if not isinstance(value, Mapping):
-            raise self.error("an object", where, value)
+            raise expected("an object", where, value)
         if self.exact and value.keys() != decoders.keys():
             fields_of(value, where, decoders)
-        start, check, values = f"{where}{self.separator}", self.check, {}
+        start, check, values = f"{where}.", self.check, {}
         for name, decode in decoders.items():
             values[name] = decode(value.get(name), start + name)
             if check is not None:
@@ -236,7 +263,7 @@ class JsonCodec:
 
     def _decoder(self, kind: Any) -> Decoder:
         """Return the decoder of a type, made once: that is slower than most values are read."""
-        decoder = self.decoders.get(kind) or self._made.get(kind)
+        decoder = self.decoders.get(kind) or _BASIC.get(kind) or self._made.get(kind)
         if decoder is None:
             decoder = self._made[kind] = self._decoder_of(kind)
         return decoder
@@ -257,14 +284,14 @@ class JsonCodec:
 
     def _read_tuple(self, decode: Decoder, value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise self.error("a list", where, value)
+            raise expected("a list", where, value)
         return tuple([decode(item, f"{where}[{i}]") for i, item in enumerate(value)])
 
     def _read_mapping(
         self, name_of: Decoder, decode: Decoder, value: Any, where: str
     ) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise self.error("an object", where, value)
-        of_names, start = f"{where}: name", f"{where}{self.separator}"
+            raise expected("an object", where, value)
+        of_names, start = f"{where}: name", f"{where}."
         names = [name_of(name, of_names) for name in value]
         return {name: decode(value[name], start + name) for name in names}

@@ -10,7 +10,6 @@
 | ASMTUNE_JOBS | compiles at once; at most four a CPU, or eight | one per CPU |
 | ASMTUNE_COMPILE_TIMEOUT_S | seconds after which one compile is ended | 30 |
 | ASMTUNE_COMPILE_MEMORY_MB | address space of one compile, in MiB | 16384 |
-| ASMTUNE_IMPORT_TIMEOUT_S | seconds after which the import of a kernel's file is ended | 60 |
 | ASMTUNE_DETERMINISTIC | 1: launches time nothing, and a key gets the same config everywhere | 0 |
 | ASMTUNE_LAUNCH | launcher: "python" (slow), or "auto": the C part if it builds | auto |
 """
@@ -40,7 +39,7 @@ KNOWN: Final = frozenset(
     f"ASMTUNE_{name}"
     for name in (
         *("CACHE_DIR", "STORE_URL", "TARGETS", "WAIT_S", "ARTIFACTS_MB", "JOBS"),
-        *("COMPILE_TIMEOUT_S", "COMPILE_MEMORY_MB", "IMPORT_TIMEOUT_S", "DETERMINISTIC", "LAUNCH"),
+        *("COMPILE_TIMEOUT_S", "COMPILE_MEMORY_MB", "DETERMINISTIC", "LAUNCH"),
     )
 )
 """The variables of the table above, which `python -OO` leaves out."""
@@ -66,7 +65,6 @@ class Settings:
     jobs: int = 1
     compile_timeout_s: float = 30.0
     compile_memory_bytes: int = 16384 * _MIB
-    import_timeout_s: float = 60.0
     launch: str = "auto"
 
     @property
@@ -129,7 +127,6 @@ class Settings:
             compile_memory_bytes=int(
                 _number(env, "ASMTUNE_COMPILE_MEMORY_MB", 16384, _MOST_MIB) * _MIB
             ),
-            import_timeout_s=_number(env, "ASMTUNE_IMPORT_TIMEOUT_S", 60, _MOST_SECONDS),
             launch=_one_of(env, "ASMTUNE_LAUNCH", ("auto", "python")),
         )
 

@@ -25,7 +25,7 @@ COMMANDS: Final = {
         "explain": "asmtune.cli.explain.explain",
         "tune": "asmtune.cli.tune.tune",
         "run": "asmtune.cli.run.run",
-        "runs": "asmtune.cli.runs.app",
+        "runs": "asmtune.workshop.runs.command.app",
         "cache": "asmtune.cli.cache.app",
         "export": "asmtune.workshop.exports.command.export",
         "import": "asmtune.workshop.exports.command.import_configs",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -28,7 +28,6 @@ from asmtune.cli.output import (
     write_result,
     write_rows,
 )
-from asmtune.core.keys.parts import covers
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.report.cells import cell
 from asmtune.store.codec import key_digest, record_to_json
@@ -47,7 +46,6 @@ def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
         "layer": layer,
         "kernel": record.kernel,
         "shape": record.shape,
-        "covers": covered(record.shape),
         "dtypes": record.dtypes,
         "device": record.device,
         "winner": record.winner,
@@ -58,13 +56,7 @@ def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
     }
 
 
-def covered(shape: Mapping[str, Any]) -> list[str]:
-    """Say which values the buckets and functions among a key's parts represent."""
-    texts = [covers(name, value) for name, value in shape.items()]
-    return [text for text in texts if text is not None]
-
-
-_SPARE: Final = ("failed", "timed", "covers", "date", "dtypes", "samples", "layer")
+_SPARE: Final = ("failed", "timed", "date", "dtypes", "samples", "layer")
 """Columns that a narrow terminal may lack, the least important first."""
 
 app = typer.Typer(
@@ -94,7 +86,7 @@ def list_records(
     form: RowFormat = RowForm.TEXT,
     output: Output = None,
 ) -> None:
-    """List every tuned config: the user's, unfinished runs, the shipped; and untimed choices.
+    """List every tuned config: the user's, the shipped; and untimed choices.
 
     A config of layer `predicted` is the model's, one of layer `small` that of a launch too small
     to tune. Key, config and origin of each are checked; its timings are counted, and `verify`
@@ -112,8 +104,6 @@ def _listed(
     if store is not None:
         for summary in store.summaries(kernel, device):
             yield record_row("store", summary)
-        for run in store.unfinished(kernel, device):
-            yield record_row("unfinished", run)
         for one in store.predictions(kernel, device):
             summary = RecordSummary.of(one.as_record)._replace(timed=0, median_us=None)
             yield record_row("small" if one.is_small else "predicted", summary)
@@ -132,8 +122,8 @@ def show(
     """Show one record with every timing, fastest first, and where it comes from."""
     layer, record = find_record(key_prefix, where)
     if form is TextForm.JSON:
-        more = {"layer": layer, "covers": covered(record.key.shape)}
-        whole = {"key_digest": key_digest(record.key), **more, **record_to_json(record)}
+        named = {"key_digest": key_digest(record.key), "layer": layer}
+        whole = {**named, **record_to_json(record)}
         write_result(json.dumps(whole, indent=1), output)
         return
     facts = record_row(layer, RecordSummary.of(record)) | vars(record.provenance)
@@ -183,9 +173,8 @@ def clear(
             f"device {device or '(any)'}; pass --yes to do so"
         )
     with existing_store(where) as store:
-        runs = len(store.unfinished(kernel, device)) if store else 0
         count = store.clear(kernel, device) if store else 0
-    print_line(f"cleared {count} records and {runs} unfinished runs from {place(where)}")
+    print_line(f"cleared {count} records from {place(where)}")
 
 
 @contextmanager
@@ -239,17 +228,10 @@ def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
         raise InputError(f"key {prefix!r}: expected hex digits, as `asmtune cache ls` shows them")
     with existing_store(where) as store:
         matches = [("store", record) for record in (store.by_digest(digits) if store else [])]
-        unfinished = store.unfinished() if store and not matches else []
     matches += [("shipped", r) for r in shipped_records() if key_digest(r.key).startswith(digits)]
     keys = {key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
         return matches[0]
-    runs = [run for run in unfinished if run.digest.startswith(digits)]
-    if runs and not keys:
-        raise InputError(
-            f"key {prefix}: no record yet: {runs[0].timed} configs of {runs[0].kernel} are "
-            "timed, and the run has not ended or was cut off; tune it again to go on"
-        )
     raise InputError(
         f"key {prefix}: {len(keys) or 'no'} records start so; "
         f"{'give more digits' if keys else '`asmtune cache ls` lists them'}"

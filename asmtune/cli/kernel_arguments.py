@@ -12,7 +12,7 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.core.assumed_import import importing_for
 from asmtune.core.hardware.model import Target
-from asmtune.core.inputs.plain_functions import assumptions_of, plain_function
+from asmtune.core.inputs.plain_functions import plain_function
 from asmtune.core.inputs.shapes import (
     check_inputs,
     named_text,
@@ -141,7 +141,7 @@ class KernelArguments:
             if self.only is not None:
                 raise InputError(f"--kernel is for a host function, and {self.kernel} is a kernel")
             problem, space = plain_function(self.kernel, self.values, self.grid, axes)
-        plain = LoadedKernel(problem, space, notes=assumptions_of(problem))
+        plain = LoadedKernel(problem, space)
         proposed = self._proposed(plain)
         return [replace(proposed, space=proposed.space.replace(**axes)) if self.space else plain]
 

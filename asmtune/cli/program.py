@@ -22,7 +22,6 @@ class Program:
         """Read the JSON of `cli.run.UserProgram.execute`; `process` is the program's first."""
         given: dict[str, Any] = json.loads(instructions)
         self._options: dict[str, Any] = given["options"]
-        self._target: str | None = given["target"]
         self._quiet: bool = given["quiet"]
         self._record: str | None = given["record"]
         self._process = process
@@ -45,10 +44,6 @@ class Program:
         from asmtune.runtime.events import listening, recording
         from asmtune.runtime.patching.redirect import patch
 
-        if self._target is not None:
-            from asmtune.core.hardware.shipped import choose_target, load_target
-
-            choose_target(load_target(self._target))
         self._held.enter_context(listening(self._met.append))
         if not self._quiet:
             from asmtune.runtime.launch_counts import LaunchCounts

@@ -68,7 +68,6 @@ CompileOption = Annotated[
         "error before compiling is known, else all."
     ),
 ]
-Tiles = Annotated[bool, typer.Option("--search-held-tiles", help="Search held tile axes as well.")]
 StoredOption = Annotated[
     str | None,
     typer.Option(
@@ -109,7 +108,6 @@ def prune_report(
     keep: KeepOption = None,
     compile: CompileOption = None,  # noqa: A002
     scorer: ScorerName = "roofline",
-    tiles: Tiles = False,
     format: FormatOption = ReportFormat.TEXT,  # noqa: A002
     output: Output = None,
     stored: StoredOption = None,
@@ -145,7 +143,6 @@ def prune_report(
             kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space
         )
         choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
-        choices["search_held_tiles"] = tiles
         made, failed = _made(_grouped(arguments, target), choices, stored)
     write_result(_rendered(made, format), output)
     listed = [report for reports in made for report in reports]

@@ -16,7 +16,6 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.keys.rules import BucketRules
 from asmtune.report.cells import ReportTable, plain_table
 from asmtune.triton_api.interpreter import INTERPRET, is_interpreting
@@ -73,9 +72,6 @@ def run(
     store: Annotated[
         str | None, typer.Option(help="Path or URL of the store; else the user's own.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
-    ] = None,
     bucket: Annotated[
         list[str],
         typer.Option(help="A rule for keys: pow2(M), or kernel_name:multiple(128, M); repeatable."),
@@ -100,7 +96,7 @@ def run(
     options |= {} if small else {"skip_tuning_below_us": None}
     switch = "-m" if module else "-c" if code else ""
     user_program = UserProgram(
-        program, tuple(arguments or ()), switch, options, store, quiet, target, record
+        program, tuple(arguments or ()), switch, options, store, quiet, record
     )
     user_program.check()
     return user_program
@@ -120,7 +116,6 @@ class UserProgram:
     options: dict[str, Any] = field(default_factory=dict)
     store: str | None = None
     quiet: bool = False
-    target: str | None = None
     record: Path | None = None
 
     def check(self) -> None:
@@ -137,8 +132,6 @@ class UserProgram:
         check_options(self.options)
         if self.store is not None:
             self._check_store(self.store)
-        if self.target is not None:
-            load_target(self.target)
         if self.record is not None:
             from asmtune.runtime.offline.recorded_keys import read_keys
 
@@ -181,15 +174,8 @@ class UserProgram:
         buckets = list(map(str, self.options["buckets"]))
         record = None if self.record is None else str(self.record.absolute())
         # The program may have left this folder when it imports Triton.
-        target = self.target
-        if target is not None and Path(target).is_file():
-            target = str(Path(target).absolute())
-        given = {
-            "options": {**self.options, "buckets": buckets},
-            "target": target,
-            "quiet": self.quiet,
-            "record": record,
-        }
+        options = {**self.options, "buckets": buckets}
+        given = {"options": options, "quiet": self.quiet, "record": record}
         return {
             "ASMTUNE_RUN": json.dumps(given),
             "ASMTUNE_RUN_TELLS": "1" if buckets or record else "",

@@ -23,13 +23,10 @@ from asmtune.cli.kernel_arguments import (
     SpaceOption,
 )
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
-from asmtune.cli.prune_report import Tiles
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import check_inputs, shapes_of
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module
 
 if TYPE_CHECKING:
-    from asmtune.core.hardware.model import Target
     from asmtune.runtime.offline.tuning_queue import TuningGpu
     from asmtune.tuning.options import TuneOptions
     from asmtune.tuning.request import TuningResult
@@ -87,13 +84,9 @@ def tune(
     seconds: Seconds = None,
     compiles: Compiles = None,
     isolate: Isolate = True,
-    tiles: Tiles = False,
     check: Check = "close",
     seed: Seed = 0,
     force: Force = False,
-    target: Annotated[
-        str | None, typer.Option(help="Rank by this descriptor's file or name; else the GPU's own.")
-    ] = None,
     form: TextFormat = TextForm.TEXT,
     output: Output = None,
     from_: Annotated[
@@ -123,23 +116,22 @@ def tune(
         raise InputError(f"{words} are for a function, named as file.py:function")
     if from_ is not None:
         given: dict[str, Any] = {"--shape": shape, "--shapes": shapes, "--dtype": dtype}
-        _check_alone(given | {"--search-held-tiles": tiles})
+        _check_alone(given)
     sizes: list[str | Path] = [*shape, *([] if shapes is None else [shapes])]
     check_inputs(sizes, dtype)
-    ranked_by = None if target is None else load_target(target)
     if seconds is not None and not 0 < seconds < math.inf:
         raise InputError(f"--seconds: {seconds:g} is no number above 0")
     choices: dict[str, Any] = {"effort": effort, "isolate": isolate, "seed": seed, "force": force}
-    choices |= {"check": check, "search_held_tiles": tiles}
+    choices["check"] = check
     options = _options(choices, seconds, compiles)
     if from_ is not None:
         plan = _recorded_plan(from_, kernel, options)
     elif ":" in asked.kernel:
-        plan = _host_plan(asked, options, ranked_by)
+        plan = _host_plan(asked, options)
     else:
         module = _module(kernel)
         plan = _plan(module, str(kernel), shapes_of(module, sizes), dtype, options)
-    results, interrupted = _results(plan, ranked_by)
+    results, interrupted = _results(plan)
     _write(results, output, form)
     for changed in plan.changed:
         text = f"kernel {changed} has changed since its keys were recorded: tuned as it is now"
@@ -172,10 +164,10 @@ def _recorded_plan(path: Path, kernel: str | None, options: TuneOptions) -> _Pla
     return _Plan(options, len(keys.keys), keys.results, keys.changed)
 
 
-def _host_plan(asked: KernelArguments, options: TuneOptions, ranked_by: Target | None) -> _Plan:
+def _host_plan(asked: KernelArguments, options: TuneOptions) -> _Plan:
     from asmtune.runtime.offline.tuning_queue import HostLaunches, target_here
 
-    launches = asked.load(ranked_by or target_here())
+    launches = asked.load(target_here())
     for note in dict.fromkeys(note for one in launches for note in one.notes):
         print_line(f"asmtune: {note}", err=True)
     queue = HostLaunches(launches, bool(asked.axes or asked.space))
@@ -193,22 +185,20 @@ def _plan(
 
     queue = TuningQueue.of(module, reference, dtype)
     choices = {} if queue.tuner is None else queue.tuner.options.choices
-    if choices.get("search_held_tiles"):
-        options = replace(options, search_held_tiles=True)
     if callable(restore := choices.get("restore_value")):
         options = replace(options, checks=replace(options.checks, restore=restore))
     problems = queue.check(shapes)
     return _Plan(options, len(problems), partial(queue.results, problems))
 
 
-def _results(plan: _Plan, ranked_by: Target | None) -> tuple[list[TuningResult], bool]:
+def _results(plan: _Plan) -> tuple[list[TuningResult], bool]:
     """Tune until Ctrl-C; return the results, and whether it was interrupted."""
     from asmtune.report.tuning import TuningProgress
     from asmtune.runtime.offline.tuning_queue import open_machine
 
     results: list[TuningResult] = []
     with TuningProgress(plan.count) as progress:
-        machine = open_machine(plan.options, progress, ranked_by)
+        machine = open_machine(plan.options, progress)
         try:
             for result in plan.results(machine):
                 results.append(result)

@@ -90,22 +90,6 @@ def launch_values(problem: Problem, config: Config) -> dict[str, Any]:
     return {**defaults(problem.kernel), **problem.bind(config)}
 
 
-def load_cached(
-    lowering: Lowering, config: Config, cache: ArtifactCache, digest: str | None
-) -> tuple[Artifact, LoadedLaunch] | Failure:
-    """Load a config's compiled artifact by its digest, and make a launch of it.
-
-    If the cache has dropped the artifact meanwhile, returns a failure of kind "lost".
-    """
-    artifact = None if digest is None else cache.get(digest)
-    if artifact is None:
-        return Failure("launch", "lost", "its artifact is no longer in the cache")
-    if isinstance(artifact, Failure):
-        return artifact
-    launch = load(lowering, config, artifact)
-    return launch if isinstance(launch, Failure) else (artifact, launch)
-
-
 def load(lowering: Lowering, config: Config, artifact: Artifact) -> LoadedLaunch | Failure:
     """Make a launch of a compiled config with its problem's own arguments.
 

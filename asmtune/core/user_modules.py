@@ -2,8 +2,8 @@
 
 A file is imported as `python file.py` would run it: it finds its neighbours and packages, and
 `sys.argv` has its path alone. A module's dotted name is looked up in the working directory as
-well. Both are imported within a limit, what they print goes to stderr, and whatever ends the
-import is reported in one line. Neighbours of two folders may have the same name.
+well. What both print goes to stderr, and whatever ends the import is reported in one line.
+Neighbours of two folders may have the same name.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ import stat
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
-from asmtune.base.deadline import alarm
 from asmtune.base.errors import ProblemError
 from asmtune.base.fingerprint import digest
-from asmtune.base.settings import Settings
 from asmtune.base.text import shortened
 from asmtune.core import assumed_import
 from asmtune.core.user_packages import Package
@@ -56,9 +54,6 @@ _home_of: dict[str, _Home] = {}
 
 _importable: dict[str, str] = {}
 """Dotted names by which programs import files, by the module's name here."""
-
-_replaced: list[Any] = []
-"""Streams that files put in the place of `sys.stdout`: deleting one closes what it wraps."""
 
 
 def import_file(path: Path) -> ModuleType:
@@ -185,40 +180,33 @@ def user_code(module: ModuleType) -> Iterator[None]:
 
 @contextmanager
 def called_function(module: ModuleType, where: str) -> Iterator[None]:
-    """Call a function of an imported module within the limit of an import.
+    """Call a function of an imported module.
 
     Raises:
         ProblemError: it raises; names the line.
     """
     path = Path(module.__file__ or "")
-    limit = Settings.from_environment().import_timeout_s
     home = _home_of.get(module.__name__, _Home([str(path.parent)]))
-    with _Errors(where, home, path, limit), user_code(module), alarm(limit, _ImportTimeoutError):
+    with _Errors(where, home, path), user_code(module):
         yield
 
 
 @contextmanager
 def _importing(home: _Home, where: str, path: Path | None) -> Iterator[None]:
-    limit = Settings.from_environment().import_timeout_s
     arguments = sys.argv
-    with _Errors(where, home, path, limit), _on_path(home), stdout_to_stderr():
+    with _Errors(where, home, path), _on_path(home), stdout_to_stderr():
         sys.argv = [where]
         try:
-            with alarm(limit, _ImportTimeoutError):
-                yield
+            yield
         finally:
             sys.argv = arguments
-
-
-class _ImportTimeoutError(BaseException):
-    """Ends an import, also where the file catches every `Exception`."""
 
 
 class _Errors(AbstractContextManager[None]):
     """Raises what ends an import as a `ProblemError`: any exception but Ctrl-C."""
 
-    def __init__(self, where: str, home: _Home, path: Path | None, limit: float) -> None:
-        self._where, self._limit = where, limit
+    def __init__(self, where: str, home: _Home, path: Path | None) -> None:
+        self._where = where
         self._file = None if path is None else path.resolve()
         self._folders = [Path(p).resolve() for p in (*home.paths, *home.last)]
 
@@ -233,16 +221,11 @@ class _Errors(AbstractContextManager[None]):
         raise ProblemError(f"{self._place(error)}: {self._cause(error)}") from error
 
     def _cause(self, error: BaseException) -> str:
-        guard = "put what runs under if __name__ == '__main__':"
         text = shortened(" ".join(str(error).split()), _MESSAGE_LIMIT)
         match error:
-            case _ImportTimeoutError():
-                return (
-                    f"still being imported after {self._limit:g} s, which is the limit "
-                    f"ASMTUNE_IMPORT_TIMEOUT_S; {guard[:-1]}, or raise the limit"
-                )
             case SystemExit():
-                return f"sys.exit({shortened(repr(error.code))}) while it is imported; {guard}"
+                told = f"sys.exit({shortened(repr(error.code))}) while it is imported"
+                return f"{told}; put what runs under if __name__ == '__main__':"
             case SyntaxError() if self._is_own(error.filename):
                 return shortened(" ".join((error.msg or "").split()), _MESSAGE_LIMIT)
         return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -303,41 +286,11 @@ def _folder_of(package: str) -> Path | None:
     return Path(places[0]).resolve().parent
 
 
-class _LentStream:
-    """Stands for stderr while a file is imported, which may close, wrap or detach it."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def close(self) -> None:
-        """Keep the stream open."""
-
-    def detach(self) -> Any:
-        """Return its buffer, and stay usable."""
-        return self._stream.buffer
-
-
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Send what Python and native code print to stderr: stdout is for results."""
-    streams = sys.stdout, sys.stderr
-    lent = _LentStream(sys.stderr)
-    with _descriptor_to_stderr():
-        if sys.stderr is not None:
-            sys.stdout = sys.stderr = lent
-        try:
-            yield
-        finally:
-            for name in ("stdout", "stderr"):
-                stream: Any = getattr(sys, name, None)
-                if stream is not lent:
-                    _replaced.append(stream)
-                with suppress(AttributeError, OSError, ValueError):
-                    stream.flush()
-            sys.stdout, sys.stderr = streams
+    with _descriptor_to_stderr(), redirect_stdout(sys.stderr):
+        yield
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +16,6 @@ from asmtune.base.json_codec import (
     names_of,
     parse_json,
     scalar_of,
-    text_of,
     to_json,
 )
 from asmtune.base.limited_read import MIB, read_limited
@@ -198,39 +196,12 @@ def _config(value: Any, where: str) -> Config:
     return Config.from_dict({n: scalar_of(v, f"{where}.{n}") for n, v in values.items()})
 
 
-def _number(value: Any, where: str) -> float:
-    """Check for a number that is finite as a float; a whole one stays whole."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not abs(value) <= sys.float_info.max:
-        raise expected("a finite number", where, value)
-    return float(value) if isinstance(value, float) else value
-
-
-def _whole(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
-        raise expected("a whole number", where, value)
-    return value
-
-
-def _flag(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise expected("true or false", where, value)
-    return value
-
-
 def _check_stage(name: str, value: Any, where: str) -> None:
     if name == "dropped_at" and value not in _STAGES:
         raise expected("the stage of the funnel", where, value)
 
 
 _CODEC: Final = JsonCodec(
-    decoders={
-        str: text_of,
-        bool: _flag,
-        int: _whole,
-        float: _number,
-        Features: _features,
-        Config: _config,
-    },
+    decoders={Features: _features, Config: _config},
     check=_check_stage,
 )

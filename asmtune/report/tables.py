@@ -71,13 +71,9 @@ def prune_table(reports: Sequence[PruneReport]) -> Group:
     return Group(title, *answers, *guesses, *kept, Text(hot, "dim"), table, *lines, *notes)
 
 
-_GUESSES: Final = (A_GUESS, "the size of ")
-"""Beginnings of notes on what a report rests on and does not know."""
-
-
 def is_guess(note: str) -> bool:
     """Return whether a note says that something was guessed: then nothing is certain."""
-    return note.startswith(_GUESSES)
+    return note.startswith(A_GUESS)
 
 
 def headline(report: PruneReport) -> str:

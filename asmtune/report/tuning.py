@@ -32,7 +32,7 @@ from asmtune.report.cells import (
 )
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
-from asmtune.store.trace.run import Ending, Header
+from asmtune.store.trace.run import Header
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.request import TuningResult
 
@@ -171,8 +171,7 @@ class TuningProgress(TuningListener):
             transient=True,
         )
         self._task = self._progress.add_task("", total=problems, status="")
-        self._stage = self._counts = ""
-        self._step, self._steps = 0, 0
+        self._stage = ""
         self._exit = ExitStack()
 
     def __enter__(self) -> TuningProgress:
@@ -197,33 +196,17 @@ class TuningProgress(TuningListener):
 
     def stage(self, name: str) -> None:
         """Show that a stage begins."""
-        self._stage, self._counts, self._steps = name, "", 0
-        self._show()
+        self._stage = name
+        self._show(name)
 
     def progress(self, state: SearchState) -> None:
         """Show that more is compiled or timed."""
         failed = f" ({len(state.failures)} failed)" if state.failures else ""
         counts = f"{len(state.verdicts)} compiled, {len(state.timings)} timed{failed}"
-        self._counts = f"{counts}, best {number(state.best_us)} us"
-        self._show()
+        self._show(f"{self._stage}, {counts}, best {number(state.best_us)} us")
 
-    def start(self, stage: str, total: int) -> None:  # noqa: ARG002 - that of the run says more
-        """Begin steps of a stage: configs that are sketched or compiled."""
-        self._step, self._steps = 0, total
-
-    def advance(self) -> None:
-        """Advance by one step."""
-        self._step += 1
-        self._show()
-
-    def _show(self) -> None:
-        steps = f"{self._step} of {self._steps}" if self._step < self._steps else ""
-        status = ", ".join(filter(None, (self._stage, self._counts, steps)))
+    def _show(self, status: str) -> None:
         self._progress.update(self._task, status=status)
-
-    def end(self, ending: Ending) -> None:
-        """Note that the run has ended."""
-        self._progress.update(self._task, status=one_line(ending.reason))
 
     def finished(self, result: TuningResult) -> None:
         """Count a problem as done, whether it was tuned or not."""

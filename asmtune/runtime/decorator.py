@@ -54,7 +54,6 @@ def asm_autotune(
     space: SpaceSource | None = None,
     effort: str | Effort = "balanced",
     isolate: bool = False,
-    search_held_tiles: bool = False,
     alternatives: Alternatives | None = None,
     check: Check = "close",
     reference: Reference | None = None,
@@ -112,8 +111,6 @@ def asm_autotune(
         isolate: whether configs run in a process of their own, so that one that faults or hangs
             ends that process alone; by default False. It costs some seconds to start, and a copy
             of the arguments.
-        search_held_tiles: whether to search the tile axes as well that the launch's programs do not
-            follow. By default they are held: other values would leave results unwritten.
         alternatives: functions by name, such as `{"cublas": fn}`, that do what the kernel does:
             called with a launch's arguments (by position up to the first that the launch leaves to
             the config, by name after it), they write its outputs. They are checked like a config,

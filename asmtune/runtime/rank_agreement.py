@@ -21,8 +21,9 @@ from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
 from asmtune.base.json_codec import printable
 from asmtune.base.text import shortened, user_stacklevel
-from asmtune.core.config import ALTERNATIVE, Config
+from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
+from asmtune.core.space.space import Space
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import is_deterministic
@@ -42,33 +43,20 @@ def encode_config(config: Config) -> str:
 
 
 def decode_config(text: str, configs: Iterable[Config]) -> Config:
-    """Decode a config; return the space's equal one, with its `pre_hook`.
-
-    A config with a derived cap is not in the space: its hook is that of the one without.
+    """Decode a config; return the space's equal one, as `Space.matching` does.
 
     Raises:
         GroupStoreError: no config equals it, so that nobody knows what it would run.
     """
     try:
-        values = dict(json.loads(text))
+        told = Config.from_dict(dict(json.loads(text)))
     except (ValueError, TypeError, RecursionError) as error:
         raise GroupStoreError(f"it holds {shortened(printable(text))}, and no config") from error
-    alternative = values.pop(ALTERNATIVE, None)
-    if isinstance(alternative, str):
-        own = decode_config(canonical(values), configs)
-        return own.with_alternative(alternative)
-    cap = values.get("maxnreg")
-    bare = canonical({name: value for name, value in values.items() if name != "maxnreg"})
-    capped: Config | None = None
-    for own in configs:
-        if encode_config(own) == text:
-            return own
-        if capped is None and own.maxnreg is None and encode_config(own) == bare:
-            capped = own.with_cap(cap)
-    if capped is None:
+    own = Space.from_configs(list(configs)).matching(told)
+    if own is None:
         shown = shortened(printable(text), 200)
         raise GroupStoreError(f"it holds {shown}, which is not in the kernel's space")
-    return capped
+    return own if told.alternative is None else own.with_alternative(told.alternative)
 
 
 def _store_call(question: Callable[[], _T]) -> _T:

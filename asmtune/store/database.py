@@ -26,7 +26,6 @@ from asmtune.store.lookup import (
     StoreWarning,
     judge,
     merge_outcomes,
-    unfinished_runs,
 )
 from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import DamagedStoreError
@@ -278,13 +277,6 @@ class Store(Database):
         batches = list(self._select(tables.WHOLE, trials, of_key(trials, key)))
         stored = (row.value for row in self._load(key) if row.value is not None)
         return merge_outcomes(stored, batches, expected)
-
-    def unfinished(
-        self, kernel: str | None = None, device: str | None = None
-    ) -> list[RecordSummary]:
-        """List runs that have not ended or were cut off, by kernel and device."""
-        condition = matching(trials, kernel, device)
-        return unfinished_runs(self._select(tables.SUMMARIES, trials, condition))
 
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record."""

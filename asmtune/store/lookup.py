@@ -112,8 +112,8 @@ class RecordSummary(NamedTuple):
 
     Attributes:
         digest: the key's.
-        kernel, shape, dtypes, device, source, triton, date: as the record has them.
-        winner: its values, as `Config.to_dict` gives them; None of a run that has not ended.
+        kernel, shape, dtypes, device, date: as the record has them.
+        winner: its values, as `Config.to_dict` gives them.
         timed, failed: number of its timings and failures.
         median_us: the winner's median time; None if it was not timed.
     """
@@ -123,9 +123,7 @@ class RecordSummary(NamedTuple):
     shape: Mapping[str, Any]
     dtypes: Mapping[str, str]
     device: str
-    winner: Mapping[str, Any] | None
-    source: str
-    triton: str
+    winner: Mapping[str, Any]
     date: str
     timed: int
     failed: int
@@ -145,12 +143,12 @@ class RecordSummary(NamedTuple):
             InputError: the row has changed since it was written, or holds no record.
         """
         codec.check_seal(head)
-        digest, kernel, shape, dtypes, device, winner, source, _, triton, *_ = head
+        digest, kernel, shape, dtypes, device, winner, *_ = head
         sizes = json_of(shape, "row.shape")
         if not isinstance(sizes, dict):
             raise expected("an object", "row.shape", sizes)
         key = (digest, kernel, sizes, _dtypes(dtypes), device)
-        return cls(*key, _winner(winner), source, triton, *head[_DATE : _DATE + 4])
+        return cls(*key, _winner(winner), *head[_DATE : _DATE + 4])
 
 
 _DATE: Final = codec.HEAD.index("date")
@@ -215,20 +213,6 @@ def merge_outcomes(
         tuple(outcome for outcome in newest.values() if isinstance(outcome, Measurement)),
         tuple(outcome for outcome in newest.values() if not isinstance(outcome, Measurement)),
     )
-
-
-def unfinished_runs(batches: Iterable[RecordSummary]) -> list[RecordSummary]:
-    """Sum up each run that batches of outcomes come from; by kernel, device and key.
-
-    A config that was timed twice counts twice; the date is that of the newest row.
-    """
-    runs: dict[tuple[str, str, str], RecordSummary] = {}
-    for batch in batches:
-        name = (batch.digest, batch.source, batch.triton)
-        run = runs.get(name) or batch._replace(winner=None, median_us=None, timed=0, failed=0)
-        timed, failed = run.timed + batch.timed, run.failed + batch.failed
-        runs[name] = run._replace(date=max(run.date, batch.date), timed=timed, failed=failed)
-    return sorted(runs.values(), key=lambda run: (run.kernel, run.device, run.digest))
 
 
 def _short(value: str) -> str:

@@ -19,9 +19,8 @@ from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import canonical
 from asmtune.base.json_codec import json_of
 from asmtune.core.hardware.model import Target, apart
-from asmtune.core.hardware.shipped import known_device
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.store.lookup import Layer
 
 Place = tuple[int, tuple[float, ...], float]
 
@@ -35,13 +34,11 @@ class Neighbour:
     Attributes:
         record: the record.
         place: what neighbours are sorted by.
-        layer: "store" or "shipped".
         is_here: whether it is of this device.
     """
 
     record: TuneRecord
     place: Place
-    layer: Layer = "store"
     is_here: bool = True
 
     @property
@@ -49,19 +46,9 @@ class Neighbour:
         """Return whether it is of the same key, on another device of the same architecture."""
         return self.place[0] == _SAME_CODE
 
-    @property
-    def origin(self) -> str:
-        """Say in words where its config comes from: shape, device and layer."""
-        key = self.record.key
-        shape = " ".join(f"{name}={value}" for name, value in key.shape.items())
-        layer = "this store" if self.layer == "store" else "the shipped configs"
-        return f"the record of {shape or 'any arguments'} on {key.device} in {layer}"
-
 
 def neighbours(
-    layers: Mapping[Layer, Collection[TuneRecord]],
-    key: TuneKey,
-    here: Target | None,
+    records: Collection[TuneRecord], key: TuneKey, here: Target | None
 ) -> list[Neighbour]:
     """Sort the records that may serve a key, nearest first.
 
@@ -71,25 +58,23 @@ def neighbours(
     keeps 0.98 of the best speed, another shape's of one device 0.5 to 0.8.
 
     Args:
-        layers: records of any keys; those of another kernel or dtypes, of the key itself, and of
+        records: of any keys; those of another kernel or dtypes, of the key itself, and of
             a device that nothing is known of are left out.
         key: the key that they are to serve.
         here: the target of the key's device; without it other devices are left out.
     """
-    named = {record.key.device for records in layers.values() for record in records}
-    targets = {device: known_device(device) for device in named - {key.device} if here is not None}
+    named = {record.key.device for record in records}
+    targets = {device: match_device(device) for device in named - {key.device} if here is not None}
     listed = [
         neighbour
-        for layer, records in layers.items()
         for record in records
-        if (neighbour := _neighbour(record, layer, key, here, targets)) is not None
+        if (neighbour := _neighbour(record, key, here, targets)) is not None
     ]
     return sorted(listed, key=lambda one: one.place)
 
 
 def _neighbour(
     record: TuneRecord,
-    layer: Layer,
     key: TuneKey,
     here: Target | None,
     targets: Mapping[str, Target | None],
@@ -99,14 +84,14 @@ def _neighbour(
         return None
     shape_away = distance(own.shape, key.shape)
     if own.device == key.device:
-        return Neighbour(record, (_HERE, (), shape_away), layer)
+        return Neighbour(record, (_HERE, (), shape_away))
     there = targets.get(own.device)
     away = None if here is None or there is None else apart(there, here)
     if away is None or here is None or there is None:
         return None
     same_code = there.arch == here.arch and dict(own.shape) == dict(key.shape)
     rank = _SAME_CODE if same_code else _ELSEWHERE
-    return Neighbour(record, (rank, away, shape_away), layer, is_here=False)
+    return Neighbour(record, (rank, away, shape_away), is_here=False)
 
 
 def distance(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from asmtune.core.config import Config
@@ -22,7 +21,7 @@ from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
 from asmtune.store.interchange import KeyedConfigs
-from asmtune.store.lookup import EarlierOutcomes, Layer
+from asmtune.store.lookup import EarlierOutcomes
 from asmtune.store.neighbours import distance, neighbours
 from asmtune.triton_api.user_state import carried
 from asmtune.tuning.options import Effort
@@ -46,17 +45,15 @@ class Experience:
 
     Attributes:
         seeds: good on other shapes or devices, the nearest record's first.
-        origins: where the seeds of other devices are from, in words.
         imported: seeds of other origin, those of the key first.
     """
 
     seeds: tuple[Config, ...] = ()
-    origins: Mapping[Config, str] = field(default_factory=dict)
     imported: tuple[Config, ...] = ()
 
 
 def experience(
-    layers: Mapping[Layer, Collection[TuneRecord]],
+    records: Collection[TuneRecord],
     key: TuneKey,
     here: Target | None = None,
     imported: Iterable[KeyedConfigs] = (),
@@ -64,29 +61,27 @@ def experience(
     """Collect experience from records of the key's kernel and dtypes, in order of `neighbours`.
 
     Args:
-        layers: records of any keys.
+        records: of any keys.
         key: the key to be tuned.
         here: the device's target; without it other devices are left out.
         imported: configs of the key's kernel; those of its device, dtypes and shape come first.
     """
-    near = neighbours(layers, key, here)
+    near = neighbours(records, key, here)
     most = MOST_SEEDS // 2 if any(one.is_here for one in near) else MOST_SEEDS
     seeds: dict[Config, None] = {}
-    origins: dict[Config, str] = {}
+    elsewhere = 0
     for one in near:
         count = most if one.same_code else BEST_OF_EACH
         fastest = sorted(one.record.config_timings, key=lambda m: m.median_us)[:count]
         own = dict.fromkeys([one.record.winner.plain, *(m.config for m in fastest)])
         fresh = [config for config in own if config not in seeds]
         if not one.is_here:
-            fresh = fresh[: most - len(origins)]
-            origins |= dict.fromkeys(fresh, one.origin)
+            fresh = fresh[: most - elsewhere]
+            elsewhere += len(fresh)
         seeds |= dict.fromkeys(fresh)
-    chosen = tuple(seeds)[:MOST_SEEDS]
-    named = {config: origins[config] for config in chosen if config in origins}
     by_nearness = sorted(imported, key=lambda entry: _remoteness(entry.key, key))
     configs = tuple(config for entry in by_nearness for config in entry.configs)
-    return Experience(chosen, named, configs)
+    return Experience(tuple(seeds)[:MOST_SEEDS], configs)
 
 
 def _remoteness(one: TuneKey, key: TuneKey) -> tuple[bool, bool, float]:
@@ -243,9 +238,7 @@ def known_to(
     measured = {config: replace(m, config=config) for config, m in by_config.items()}
     imported, near = _imported(configs, experience), _own(experience.seeds, own)
     edited = (config for config in configs if config.ir_override is not None)
-    names = {config_text(config): origin for config, origin in experience.origins.items()}
-    origins = Counter(names[text] for text in map(config_text, near) if text in names)
-    notes = [f"tried first: {count} of {origin}" for origin, count in origins.items()]
+    notes: list[str] = []
     if experience.imported:
         notes += [
             f"imported configs that are in the space: {len(imported)}; the first are timed first"

@@ -10,15 +10,15 @@ from asmtune.core.progress import ProgressListener
 if TYPE_CHECKING:
     from asmtune.core.records.tuned import Outcome
     from asmtune.core.records.verdicts import Verdict
-    from asmtune.store.trace.run import Ending, Header
+    from asmtune.store.trace.run import Header
     from asmtune.tuning.search.state import SearchState
 
 
 class TuningListener(ProgressListener):
     """Hears a tuner, its runs and their searches; each method does nothing.
 
-    A subclass defines the methods that it needs. Those from `search_started` to `search_ended` are
-    called by a search.
+    A subclass defines the methods that it needs. Those from `search_started` on are called by a
+    search.
     """
 
     def waiting(self, holder: str) -> None:
@@ -44,9 +44,3 @@ class TuningListener(ProgressListener):
 
     def trial(self, outcomes: Sequence[Outcome], gain: float | None) -> None:
         """Note that configs are timed; `gain` is expected of the batch compiled meanwhile."""
-
-    def search_ended(self, reason: str) -> None:
-        """Note that a search is over."""
-
-    def end(self, ending: Ending) -> None:
-        """Note that a run has ended."""

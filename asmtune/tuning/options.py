@@ -197,7 +197,6 @@ class Choices(TypedDict, total=False):
     effort: str | Effort
     isolate: bool
     seed: int
-    search_held_tiles: bool
     force: bool
     check: Check
     reference: Callable[[Mapping[str, Any]], Any] | None
@@ -224,8 +223,6 @@ class TuneOptions:
             hangs costs itself alone. Costs some seconds to start, and a copy of the arguments.
         seed: seeds all draws; two runs of one seed differ by their timings alone, those of a short
             list also by the order in which compiles end.
-        search_held_tiles: whether to search the tile axes as well that the launch's programs do not
-            follow. By default they are held: other values would leave results unwritten.
         force: tune although the store has the key.
         checks: how outputs are checked and arguments restored.
         hooks: called around every launch; with `isolate` in the process that times, to which they
@@ -237,7 +234,6 @@ class TuneOptions:
     effort: Effort
     isolate: bool = False
     seed: int = 0
-    search_held_tiles: bool = False
     force: bool = False
     checks: CheckOptions = field(default_factory=CheckOptions)
     hooks: TunerHooks = field(default_factory=TunerHooks)
@@ -266,7 +262,6 @@ class TuneOptions:
             effort=replace(effort, policy=_policy(effort.policy, choices)),
             isolate=choices.get("isolate", False),
             seed=choices.get("seed", 0),
-            search_held_tiles=choices.get("search_held_tiles", False),
             force=choices.get("force", False),
             checks=_checks(choices),
             hooks=TunerHooks(_function(choices, "pre_hook"), _function(choices, "post_hook")),

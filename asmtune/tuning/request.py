@@ -199,13 +199,12 @@ def provenance(
         checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
     if isinstance(check, Bound):
         checked_by += [canonical(check.limits), _source_of(choices.get("reference"))]
-    aims = ("tiles",) if choices.get("search_held_tiles", False) else ()
     made_with, source = versions(), source_digest(problem.kernel)
     return Provenance(
         # Timings of one source serve all its spaces; those of another clock must not, and what
         # failed by its bits or its errors must not count as failed elsewhere.
         source=digest(source, clock, *checked_by) if clock or checked_by else source,
-        space=space_digest(space.points(**problem.shape), *aims),
+        space=space_digest(space.points(**problem.shape)),
         triton=made_with["triton"],
         torch=made_with["torch"],
         asmtune=made_with["asmtune"],
@@ -245,12 +244,12 @@ def with_own_values(record: TuneRecord, request: TuningRequest) -> TuneRecord:
     return replace(record, winner=chosen, measurements=tuple(timed))
 
 
-def space_digest(configs: Sequence[Config], *aims: str) -> str:
-    """Digest what is searched: configs in any order, how, and what for.
+def space_digest(configs: Sequence[Config]) -> str:
+    """Digest the configs that are searched, in any order.
 
     A file that a config names counts by its content.
     """
-    return digest(*sorted(_texts(SpaceTable.of(configs))), *aims)
+    return digest(*sorted(_texts(SpaceTable.of(configs))))
 
 
 def _texts(points: SpaceTable) -> Iterator[str]:

@@ -104,7 +104,6 @@ class RunWatch(TuningListener):
         """Record that the run has ended well."""
         self._ended = True
         self._writer.end(ending)
-        self._listener.end(ending)
 
     def __enter__(self) -> Self:
         return self

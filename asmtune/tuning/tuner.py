@@ -22,7 +22,6 @@ from asmtune.base.errors import (
 )
 from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
-from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import match_device
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.problem import Problem
@@ -35,7 +34,7 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.store.lookup import Layer, StoredPrediction
+from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.user_state import outside, searching
@@ -73,7 +72,7 @@ class Tuner:
     ranks: bool = True
 
     @classmethod
-    def on_this_gpu(cls, options: TuneOptions, target: Target | None = None) -> tuple[str, Tuner]:
+    def on_this_gpu(cls, options: TuneOptions) -> tuple[str, Tuner]:
         """Make a tuner for the current GPU; return the GPU's name with it.
 
         Raises:
@@ -83,30 +82,23 @@ class Tuner:
             name = device_name()
         except NoGpuError:
             raise NoGpuError(f"tune needs a CUDA GPU; {NO_GPU}") from None
-        return name, cls.open(name, options, target=target)
+        return name, cls.open(name, options)
 
     @classmethod
-    def open(
-        cls,
-        device: str,
-        options: TuneOptions,
-        settings: Settings | None = None,
-        target: Target | None = None,
-    ) -> Tuner:
-        """Make a tuner for a device, by its driver's name for it; it ranks by `target` if given.
+    def open(cls, device: str, options: TuneOptions, settings: Settings | None = None) -> Tuner:
+        """Make a tuner for a device, by its driver's name for it.
 
         Where nothing is known of the device, the tuner compiles and times everything.
         """
         settings = settings or Settings.from_environment()
-        target = target or match_device(device)
+        target = match_device(device)
         if target is None or target.backend != _READ:
             unread = "no descriptor describes it, and its driver does not tell enough"
             if target is not None:
                 unread = f"machine code of backend {target.backend} is not read at launches"
             funnel = UnrankedFunnel.of(settings)
             return cls(funnel, options, open_user_store(settings), unread=unread, ranks=False)
-        scorer = make_scorer(options.effort.scorer)
-        funnel = Funnel(target, scorer, settings, tiles=options.search_held_tiles)
+        funnel = Funnel(target, make_scorer(options.effort.scorer), settings)
         return cls(funnel, options, open_user_store(settings))
 
     def request(
@@ -114,7 +106,7 @@ class Tuner:
     ) -> TuningRequest:
         """Make a request that is tuned as this tuner's options say."""
         options = self.options
-        names = ("search_held_tiles", "do_bench", "alternatives")
+        names = ("do_bench", "alternatives")
         choices = {name: getattr(options, name) for name in names}
         checks = options.checks
         choices |= {name: getattr(checks, name) for name in ("reference", "tolerance")}
@@ -252,16 +244,13 @@ class Tuner:
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
-        layers: dict[Layer, Sequence[TuneRecord]] = {
-            "store": self.store.near(request.key),
-            "shipped": shipped_of(kernel),
-        }
+        records = [*self.store.near(request.key), *shipped_of(kernel)]
         imported = self.store.seeds(kernel)
         return Session(
             funnel=self.funnel,
             options=self.options,
             store=self.store,
-            experience=experience(layers, request.key, self.funnel.target, imported),
+            experience=experience(records, request.key, self.funnel.target, imported),
             listener=self.listener,
             opener=self.opener,
         )

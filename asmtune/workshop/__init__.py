@@ -8,6 +8,7 @@ kernel_checks  is a kernel right, and why not: `check_kernel`, `asmtune diagnose
 regression     has a kernel become slower or less exact: `asmtune bench`, `check`, `accuracy`
 roofline       how near is a kernel to a machine's limits: `asmtune roofline`
 lowprec        scales of FP8, and errors through a model
+runs           what did a tuning run do: `asmtune runs`
 replay         how good are predictions: `asmtune model replay`, `collect`, `train`
 exports        tuned configs for stores, engines and Python, and back: `asmtune export`, `import`
 """

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import load_oracle
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.workshop.replay.oracle import load_oracle
 from asmtune.workshop.replay.results import CUTS
 from benchmarks import ablate
 from benchmarks.ablate import ABLATIONS, INSTRUCTIONS, RESOURCES, Launch, Reader, TimedTask, read

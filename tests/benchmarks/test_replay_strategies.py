@@ -9,11 +9,11 @@ import pytest
 
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.search.strategies import STRATEGIES
+from asmtune.workshop.replay.oracle import load_oracle
 from benchmarks.replay_strategies import (
     PlanResult,
     ReplayPlan,

@@ -35,7 +35,7 @@ FILES = {
     "exits.py": b"import sys\nsys.exit(3)\n",
 }
 MATMUL = "prune-report tiled_matmul"
-PLAIN = "prune-report {}/plain.py:plain --grid 1 --arg x_ptr=fp16 --arg n=1000"
+PLAIN = "prune-report {}/plain.py:plain --grid 1 --arg x_ptr=fp16[n] --arg n=1000"
 MISTAKES = f"""
 prune-report | Missing argument 'KERNEL'
 prune-report matmull | unknown kernel 'matmull': the kernels are .*mean matmul?
@@ -50,7 +50,6 @@ prune-report {TIMINGS} | timings.json: no report: expected the JSON of
 prune-report {{}}/deep.json | nested too deeply
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
 {MATMUL} --target {{}} | cannot be read
-run --target {{}}/plain.json {{}}/plain.py | plain.json: cannot be read
 targets show H2000 | target 'H2000' is unknown; did you mean H200?
 {MATMUL} --dtype fp64 | matmul does not support fp64: one of fp16
 {MATMUL} --shape M=4096,N=4096 | the shape lacks K; write --shape M=4096
@@ -60,6 +59,7 @@ targets show H2000 | target 'H2000' is unknown; did you mean H200?
 {MATMUL} --axis BLOCK_M=1 --axis BLOCK_M=2 | --axis: BLOCK_M is given twice
 {MATMUL} --axis num_warps=6.5 | axis 'num_warps' has 6.5: expected a power of two
 {PLAIN} | no value for BLOCK
+prune-report {{}}/plain.py:plain --arg x_ptr=fp16 | a tensor is written as x_ptr=fp16[M,K]
 {PLAIN} --shape n=4 | --shape and --dtype are for kernel modules
 {MATMUL} --arg M=4 | --arg is for a function
 prune-report {{}}/doubled.py --compile 2 --scorer chance | chance ranks only what is compiled

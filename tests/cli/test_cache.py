@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from asmtune.base.errors import InputError, StoreError
-from asmtune.cli import cache, output
+from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -99,19 +99,6 @@ def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert rows[0]["winner"] == {"BLOCK_M": 128, "num_warps": 8, "num_stages": 3}
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", " =1"])
-def test_ls_runs_no_formula(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Cells that a spreadsheet would run are quoted; numbers, and the mark of nothing, stay."""
-    made = record(1, f"{text}.k")
-    with Store.open(path) as store:
-        store.save(replace(made, key=replace(made.key, shape={text: -5}, device=text)))
-    (row,) = listed()
-    assert [row["kernel"], row["device"]] == [f"'{text}.k", f"'{text}"]
-    assert (row["shape"], row["covers"]) == (f"'{text}=-5", "-")
-    output.write_rows("", [{text: text, "number": -1.5, "none": None}], output.RowForm.CSV)
-    assert capsys.readouterr().out == f"'{text},number,none\n'{text},-1.5,\n"
-
-
 def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What goes to stdout is the document alone; the count goes to stderr, and no file is made."""
     monkeypatch.chdir(tmp_path)
@@ -133,30 +120,8 @@ def test_show(filled: Path) -> None:
     assert "registers at ptxas: too many" in text
     value = json.loads(run("show", key_digest(record(2).key), "--format", "json").stdout)
     assert value["key_digest"] == key_digest(record(2).key)
-    assert (value["layer"], value["covers"], value["key"]["shape"]) == ("store", [], {"M": 2})
+    assert (value["layer"], value["key"]["shape"]) == ("store", {"M": 2})
     assert [m["samples_us"] for m in value["measurements"]] == [[12.0], [9.5, 9.625]]
-
-
-def bucketed(shape: dict[str, Any]) -> TuneRecord:
-    """A record whose key is of buckets."""
-    made = record(1)
-    return replace(made, key=replace(made.key, shape=shape))
-
-
-def test_what_a_key_covers(path: Path) -> None:
-    """`ls` and `show` tell the arguments that a bucket and a function of a key stand for."""
-    shape = {"pow2(N)": 4096, "multiple(128, K)": 512, "M": 3, "cells(M, N)": 12}
-    expected = ["M, N with cells = 12", "K 385..512", "N 2049..4096"]
-    with Store.open(path) as store:
-        store.save(bucketed(shape))
-        cut = bucketed({"between(16, M)": 17})
-        store.save_outcomes(cut.key, cut.provenance, cut.measurements)
-    assert [row["covers"] for row in listed()] == ["; ".join(expected), "M 17 or more"]
-    rows = json.loads(run("ls", "--format", "json").stdout)
-    assert [row["covers"] for row in rows] == [expected, ["M 17 or more"]]
-    digits = key_digest(bucketed(shape).key)
-    assert "; ".join(expected) in run("show", digits).stdout
-    assert json.loads(run("show", digits, "--format", "json").stdout)["covers"] == expected
 
 
 def test_show_refusals(path: Path) -> None:
@@ -235,7 +200,7 @@ def test_clear_wants_yes(filled: Path) -> None:
     with Store.open(filled) as store:
         assert len(store.records()) == 3
     told = run("clear", "--kernel", "pkg.matmul", "--yes").stdout
-    assert told.startswith("cleared 2 records and 0 unfinished runs from ")
+    assert told.startswith("cleared 2 records from ")
     assert [row["kernel"] for row in listed()] == ["pkg.softmax"]
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         connection.execute("UPDATE keys SET winner = '' WHERE kernel = 'pkg.softmax'")
@@ -264,26 +229,6 @@ def test_what_is_only_predicted(filled: Path, layer: str) -> None:
     assert key not in [made.key for made in interchange.read(file)]
     run("clear", "--yes")
     assert run("ls").stdout == ""
-
-
-def test_unfinished_runs(filled: Path) -> None:
-    """Timings of a run that was cut off are listed with their number, and cleared with it."""
-    cut = record(7)
-    with Store.open(filled) as store:
-        store.save_outcomes(cut.key, cut.provenance, cut.measurements, cut.failures)
-    (row,) = [
-        row
-        for row in json.loads(run("ls", "--format", "json").stdout)
-        if row["layer"] == "unfinished"
-    ]
-    assert (row["timed"], row["failed"], row["winner"], row["median_us"]) == (2, 1, None, None)
-    assert (row["shape"], row["date"]) == ({"M": 7}, "2025-03-01")
-    text = refused(InputError, "show", key_digest(cut.key)[:12])
-    assert "no record yet: 2 configs of pkg.matmul are timed" in text
-    text = run("clear", "--kernel", "pkg.matmul", "--yes").stdout
-    assert text == f"cleared 2 records and 1 unfinished runs from {filled}\n"
-    with Store.open(filled) as store:
-        assert store.unfinished() == []
 
 
 def test_store_by_option_and_by_variable(path: Path, tmp_path: Path) -> None:

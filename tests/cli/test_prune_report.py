@@ -129,7 +129,14 @@ def test_a_saved_report(commands: Commands) -> None:
 )
 def test_check(kernel: str, axes: tuple[str, ...], says: str | None, commands: Commands) -> None:
     """Under --check findings are lines on stderr and exit code 1, beside the report on stdout."""
-    asked = ("prune-report", f"{{}}/plain.py:{kernel}", "--arg", "x_ptr=fp16", "--arg", "n=100000")
+    asked = (
+        "prune-report",
+        f"{{}}/plain.py:{kernel}",
+        "--arg",
+        "x_ptr=fp16[n]",
+        "--arg",
+        "n=100000",
+    )
     asked += ("--grid", "1", *(f"--axis={axis}" for axis in axes))
     ran = commands.run(*asked, "--check")
     assert ran.out.startswith(f"{kernel} ")
@@ -145,7 +152,7 @@ def test_plain_functions(commands: Commands) -> None:
     """A function of any file is tuned, decorated or not, and a dtype can be a constexpr."""
     for name in ("plain", "jitted"):
         ran = commands.run(
-            "prune-report", f"{{}}/plain.py:{name}", "--arg", "x_ptr=*bf16", "--arg", "n=1000",
+            "prune-report", f"{{}}/plain.py:{name}", "--arg", "x_ptr=*bf16[n]", "--arg", "n=1000",
             "--arg", "ACC=fp16", "--axis", "BLOCK=128,256", "--format", "json", "--grid", "1",
         )  # fmt: skip
         assert ran.code == 0, ran
@@ -156,7 +163,7 @@ def test_plain_functions(commands: Commands) -> None:
 
 
 def test_the_grid_of_a_plain_function(commands: Commands) -> None:
-    """A grid counts the programs of each config and is required; a note names unknown sizes."""
+    """A grid counts the programs of each config, and is required."""
     plain = (
         "prune-report", "{}/plain.py:plain", "--arg", "n=100000", "--axis", "BLOCK=128,256",
         "--axis", "num_warps=4", "--format", "json",
@@ -168,19 +175,12 @@ def test_the_grid_of_a_plain_function(commands: Commands) -> None:
     assert {block: row["programs"] for block, row in rows.items()} == {128: 1564, 256: 782}
     # The tensor is read whole and written whole, whatever the grid's second axis repeats.
     assert rows[128]["unique_bytes"] == 2 * 2 * 100000
-    unsized = commands.run(*plain, "--arg", "x_ptr=fp16", "--grid", "1", "--check")
-    assert (unsized.code, unsized.err) == (0, "")
-    (report,) = json.loads(unsized.out)["reports"]
-    (note,) = report["notes"]
-    assert "the size of x_ptr is unknown" in note
-    told = commands.run("explain", *plain[1:-2], "--arg", "x_ptr=fp16", "--grid", "1", "--alone")
-    assert told.out.splitlines()[-1] == note
-    assert "--grid" in commands.refused(*plain, "--arg", "x_ptr=fp16")
+    assert "--grid" in commands.refused(*plain, "--arg", "x_ptr=fp16[n]")
 
 
 def test_an_autotuned_function(commands: Commands) -> None:
     """An axis varies each config of @triton.autotune, whose other values stay."""
-    tuned = ("prune-report", "{}/plain.py:tuned", "--arg", "x_ptr=fp16", "--arg", "n=1000")
+    tuned = ("prune-report", "{}/plain.py:tuned", "--arg", "x_ptr=fp16[n]", "--arg", "n=1000")
     ran = commands.run(*tuned, "--grid", "1", "--axis", "BLOCK=64", "--format", "json")
     (report,) = json.loads(ran.out)["reports"]
     configs = [(v["config"]["BLOCK"], v["config"]["num_warps"]) for v in report["verdicts"]]
@@ -224,17 +224,3 @@ def test_progress_on_a_terminal(commands: Commands) -> None:
     assert all(part in shown for part in (b"compile", b"/4", b"/s", b":"))
     assert out.startswith(b"target,")
     assert b"\x1b" not in out
-
-
-def test_held_tiles(commands: Commands) -> None:
-    """Tiles that a fixed grid does not follow are held, and searched on request."""
-    asked = (
-        "prune-report", "{}/plain.py:plain", "--arg", "x_ptr=fp16[2048]", "--arg", "n=2048",
-        "--grid", "2", "--axis", "BLOCK=1024,512", "--axis", "num_warps=2", "--format", "json",
-    )  # fmt: skip
-    for options, tiles in (((), {1024}), (("--search-held-tiles",), {512, 1024})):
-        ran = commands.run(*asked, *options)
-        assert (ran.code, ran.err) == (0, "")
-        (report,) = json.loads(ran.out)["reports"]
-        assert {verdict["config"]["BLOCK"] for verdict in report["verdicts"]} == tiles
-        assert any("held at BLOCK=1024" in note for note in report["notes"]) == (not options)

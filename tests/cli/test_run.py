@@ -33,21 +33,6 @@ def asmtune_run(folder: Path, *arguments: str) -> Ran:
     return python(folder, "-m", "asmtune", "run", *arguments)
 
 
-@pytest.mark.slow(seconds=3)
-def test_a_target_is_that_of_the_programs_launches(tmp_path: Path) -> None:
-    """A program's launches are ranked by the descriptor that --target names, on any GPU."""
-    name = "asmtune.core.hardware.shipped"
-    (tmp_path / "tells.py").write_text(
-        f"import os\nos.chdir('/')\nimport triton\nfrom {name} import match_device\n"
-        "print(match_device('Voodoo 2').name)\n"
-    )
-    shown = python(tmp_path, "-m", "asmtune", "targets", "show", "L4", "--format", "json").out
-    (tmp_path / "mine.json").write_text(shown.replace('"L4"', '"Mine"', 1))
-    assert asmtune_run(tmp_path, "--target", "mine.json", "tells.py").out == "Mine\n"
-    refused = asmtune_run(tmp_path, "--target", "H2OO", "tells.py")
-    assert (refused.code, "target 'H2OO' is unknown" in refused.err) == (2, True)
-
-
 def test_python_without_site_is_refused(tmp_path: Path) -> None:
     """Nothing can be put before a program of `python -S`, and one line says so."""
     packages = os.pathsep.join([str(REPOSITORY), *filter(None, sys.path)])

@@ -14,6 +14,7 @@ import torch
 
 from asmtune.base.fingerprint import versions
 from asmtune.core.config import Config
+from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
@@ -67,7 +68,6 @@ class FakeWorkshop:
     used: list[TuneOptions | None] = field(default_factory=list)
     options: TuneOptions | None = None
     audience: Any = None
-    target: Any = None
 
     def request(
         self, problem: Problem, key: TuneKey, space: Space, reference: str | None = None
@@ -88,11 +88,12 @@ def workshop(monkeypatch: pytest.MonkeyPatch) -> FakeWorkshop:
     """A workshop in the place of the GPU's; tensors are made in the host's memory."""
     fake = FakeWorkshop([])
 
-    def opened(options: TuneOptions, audience: Any, target: Any) -> tuning_queue.TuningGpu:
-        fake.options, fake.audience, fake.target = options, audience, target
+    def opened(options: TuneOptions, audience: Any) -> tuning_queue.TuningGpu:
+        fake.options, fake.audience = options, audience
         return tuning_queue.TuningGpu("NVIDIA H200", "cpu", fake)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tuning_queue, "open_machine", opened)
+    monkeypatch.setattr(tuning_queue, "target_here", lambda: load_target("H200"))
     return fake
 
 
@@ -111,13 +112,11 @@ def test_what_a_job_is(workshop: FakeWorkshop, commands: Commands) -> None:
 
 
 def test_the_key_of_a_kernel_with_buckets(workshop: FakeWorkshop, commands: Commands) -> None:
-    """Buckets and contracts of the decorator's key are part of it, and how it searches."""
+    """Buckets and contracts of the decorator's key are part of it."""
     workshop.answers = [tuned]
     commands.run("tune", "rmsnorm_backward", "--shape", "rows=1000,cols=96")
     (job,) = workshop.jobs
     assert job.key.shape == {"pow2(rows)": 1024, "cols": 96, "MULTIPLE": 32}
-    assert workshop.options is not None
-    assert workshop.options.search_held_tiles
 
 
 def test_what_a_decorator_says_of_foreign_writes_holds(
@@ -168,16 +167,11 @@ def test_options(workshop: FakeWorkshop, commands: Commands) -> None:
     assert (usual.seed, usual.force) == (0, False)
     asked = options(
         "--effort", "quick", "--seconds", "2.5", "--compiles", "7", "--no-isolate", "--seed", "3",
-        "--force", "--search-held-tiles", "--check", "bits",
+        "--force", "--check", "bits",
     )  # fmt: skip
     limits = asked.effort.limits
     assert (asked.effort.name, limits.seconds, limits.compiles) == ("quick", 2.5, 7)
-    assert (asked.isolate, asked.seed, asked.force, asked.search_held_tiles) == (
-        False,
-        3,
-        True,
-        True,
-    )
+    assert (asked.isolate, asked.seed, asked.force) == (False, 3, True)
     assert asked.checks.bits_equal
     bounded = options("--check", "p99=3e-2, clip=0.03,nonfinite=1")
     assert bounded.checks.accuracy == Bound(p99=3e-2, clip=0.03, nonfinite=1)
@@ -345,7 +339,7 @@ def test_a_host_function(workshop: FakeWorkshop, commands: Commands) -> None:
     """Its launches are tuned on tensors of the GPU, under the keys that its importers look up."""
     (commands.folder / "rows.py").write_text(ROWS)
     workshop.answers = [tuned] * 3
-    host = ("tune", "{}/rows.py:host", "--arg", "x=fp16[32,32]", "--target", "H200")
+    host = ("tune", "{}/rows.py:host", "--arg", "x=fp16[32,32]")
     ran = commands.run(*host)
     assert ran.code == 0, ran.err
     double, negate = workshop.jobs
@@ -360,5 +354,5 @@ def test_a_host_function(workshop: FakeWorkshop, commands: Commands) -> None:
     commands.run(*host, "--kernel", "double", "--axis", "BLOCK=256")
     (config,) = workshop.jobs[2].configs()
     assert config.kwargs == {"BLOCK": 256}
-    line = commands.refused("tune", "{}/doubled.py", "--arg", "n=1", "--target", "H200")
+    line = commands.refused("tune", "{}/doubled.py", "--arg", "n=1")
     assert "are for a function" in line

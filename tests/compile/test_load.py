@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,6 @@ from triton.backends.nvidia import driver
 
 from asmtune.base.settings import Settings
 from asmtune.compile import load
-from asmtune.compile.artifacts import ArtifactCache
 from asmtune.compile.load import Binary
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
@@ -114,24 +112,3 @@ def test_a_launcher_needs_no_source(
     third = len(recorded.made) // 3
     assert third >= 1
     assert recorded.made == recorded.made[:third] * 3
-
-
-def test_from_the_cache(target: Target, settings: Settings, tmp_path: Path) -> None:
-    """What is cached gives its artifact and a launch; what is lost or failed gives a failure."""
-    lowering, config = Lowering(scale_problem(), target, 30), Config({"BLOCK": 256})
-    artifact = compiled(lowering, config, settings)
-    cache = ArtifactCache(tmp_path / "artifacts", 1 << 20)
-    lost = Failure("launch", "lost", "its artifact is no longer in the cache")
-    assert load.load_cached(lowering, config, cache, None) == lost
-    assert load.load_cached(lowering, config, cache, artifact.digest) == lost
-    cache.put(artifact.digest, artifact)
-    found = load.load_cached(lowering, config, cache, artifact.digest)
-    assert not isinstance(found, Failure)
-    assert found[0] == artifact
-    assert isinstance(found[1], load.LoadedLaunch)
-    misfit = Config({"BLOCK": 256}, num_warps=3)
-    refused = load.load_cached(lowering, misfit, cache, artifact.digest)
-    assert refused.kind == "options"
-    remembered = Failure("cubin", "ptxas", "no")
-    cache.put("remembered", remembered)
-    assert load.load_cached(lowering, config, cache, "remembered") == remembered

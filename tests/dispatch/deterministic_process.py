@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-import asmtune
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
@@ -31,12 +29,11 @@ SPACE = Space({"BLOCK": (128, 256, 512, 1024), "FLAW": (0,), "num_warps": (1, 2,
 
 
 def request(n: int) -> TuningRequest:
-    """A launch that adds two vectors of random numbers, whose key has a bucket."""
+    """A launch that adds two vectors of random numbers."""
     arguments: dict[str, Any] = {name: torch.rand(n) for name in ("x_ptr", "y_ptr", "out_ptr")}
     grid = lambda values: (-(-values["n"] // values["BLOCK"]),)  # noqa: E731
     problem = Problem(support.add, arguments | {"n": n}, grid, {"n": n})
-    key = replace(key_of(problem, support.DEVICE), shape={"pow2(n)": asmtune.pow2.function(n)})
-    return TuningRequest(problem, key, SPACE)
+    return TuningRequest(problem, key_of(problem, support.DEVICE), SPACE)
 
 
 def remember(numbers: random.Random) -> None:

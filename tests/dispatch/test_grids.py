@@ -175,22 +175,9 @@ def test_a_rule_that_raises_loses_with_its_reason(gpu: HostGpu, tmp_path: Path, 
     assert "'scale' failed at BLOCK=64" in told[0][1]
 
 
-def odd(result: Any) -> dict[str, Any]:
-    """Pruning whose functions return what they should not."""
-    return {"early_config_prune": lambda *_, **__: result}
-
-
-@pytest.mark.parametrize(
-    ("pruning", "message"),
-    [
-        (odd(None), "early_config_prune returned None: expected a list of the configs to keep"),
-        (odd([]), "early_config_prune kept none of 2 configs"),
-        ({"perf_model": lambda **_: None, "top_k": 1}, "perf_model failed at 2 of 2 configs"),
-    ],
-)
-def test_pruning_that_returns_nothing(gpu: HostGpu, pruning: dict[str, Any], message: str) -> None:
-    """Functions of `prune_configs_by` that forget to return are told in one line."""
-    kernel = asm_autotune(configs(32, 64), ["n"], effort=EFFORT, prune_configs_by=pruning)(copy)
-    with pytest.raises(InputError, match=message) as caught:
+def test_pruning_that_returns_nothing(gpu: HostGpu) -> None:
+    """A function of `prune_configs_by` that forgets to return is told in one line."""
+    pruned = {"early_config_prune": lambda *_, **__: None}
+    kernel = asm_autotune(configs(32, 64), ["n"], effort=EFFORT, prune_configs_by=pruned)(copy)
+    with pytest.raises(InputError, match="early_config_prune returned None: expected a list"):
         kernel[grid](*vectors())
-    assert "\n" not in str(caught.value)

@@ -134,11 +134,14 @@ def test_pruning(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
         return -float(values["BLOCK"])
 
     pruned = {"perf_model": model, "top_k": 1} if with_model else {"early_config_prune": early}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
+    clock, listed = UsersClock(1.0), configs()
+    kernel = autotune(listed, ["n"], prune_configs_by=pruned, do_bench=clock)(copy)
     x, out = vectors()
     kernel[grid](x, out, n=N)
     assert torch.equal(out, x)
     assert [launch["BLOCK"] for launch in gpu.launched] == [128]
+    assert kernel.best_config.all_kwargs() == listed[1].all_kwargs()
+    assert clock.asked == gpu.tuned == 0  # one is left, and not timed
     if with_model:
         assert seen == {"blocks": [32, 128]}
     else:
@@ -166,19 +169,6 @@ def test_a_share_is_of_what_early_pruning_left(autotune: Decorator, gpu: HostGpu
     kernel[grid](*vectors(), n=N)
     assert estimated == blocks
     assert {config.kwargs["BLOCK"] for config in kernel.configs_timings} == set(blocks[:3])
-
-
-@pytest.mark.parametrize("with_model", [False, True])
-def test_one_config_left_is_not_timed(autotune: Decorator, gpu: HostGpu, with_model: bool) -> None:
-    """Where pruning leaves one config it is launched, and no clock is asked."""
-    pruned: dict[str, Any] = {"early_config_prune": lambda listed, *_, **__: [listed[1]]}
-    if with_model:
-        pruned = {"perf_model": lambda **values: -values["BLOCK"], "top_k": 1}
-    clock, listed = UsersClock(1.0), configs()
-    kernel = autotune(listed, ["n"], prune_configs_by=pruned, do_bench=clock)(copy)
-    kernel[grid](*vectors(), n=N)
-    assert kernel.best_config.all_kwargs() == listed[1].all_kwargs()
-    assert clock.asked == gpu.tuned == 0
 
 
 def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:

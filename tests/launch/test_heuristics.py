@@ -181,16 +181,6 @@ def test_launches_are_tritons(c_part: Any, rule: str, launches: list[Any]) -> No
         assert len(mine.compiled) <= len(theirs.compiled)
 
 
-def test_alternating_results_have_plans(c_part: Any, host: Machine) -> None:
-    """Each combination of results has its plan: Triton is asked once for each, in any order."""
-    kernel = tuned(c_part, triton.heuristics({"EVEN": lambda _: switch[0]})(host.function()))
-    for switch[0] in (0, 1, 0, 1, 2, 0, 2, 1):
-        kernel[(1,)](X, 32)
-    assert [made["EVEN"] for made in host.compiled] == [0, 1, 2]
-    assert [made["EVEN"] for made, *_ in host.launched] == [0, 1, 0, 1, 2, 0, 2, 1]
-    assert kernel._launcher.last is not None
-
-
 def test_rules_are_called_once_a_launch(c_part: Any, host: Machine) -> None:
     """A rule with another result at each call skips none, planned or not, whatever the grid."""
     calls: list[int] = []

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from test_explanation import against  # noqa: F401 - a fixture
-from test_run_report import run  # noqa: F401 - a fixture
 from widths import (
     GOLDEN,
     SAVED,
@@ -19,8 +17,7 @@ from widths import (
 
 from asmtune.core.config import varying
 from asmtune.core.records.verdicts import PruneReport
-from asmtune.predict.features.catalog import FEATURES
-from asmtune.report.cells import ReportTable, plain_table
+from asmtune.report.cells import plain_table
 from asmtune.report.documents import read_reports
 from asmtune.report.tables import prune_table
 
@@ -53,14 +50,6 @@ def test_a_saved_report_is_whole(name: str, width: int) -> None:
     text = assert_whole(prune_table(reports), width, needed)
     axes = varying(list(dict.fromkeys(v.config for report in reports for v in report.kept)))
     assert {part for axis in axes for part in parts_of(axis)} <= words_of(text)
-
-
-def features() -> ReportTable:
-    """The list of features."""
-    table = plain_table("Features", ("feature", "unit", "meaning"), left=3, spare=("unit",))
-    for one in FEATURES.values():
-        table.add_row(one.name, one.unit, one.meaning)
-    return table
 
 
 @pytest.mark.parametrize("width", NARROW)

@@ -64,7 +64,6 @@ def use(store: Store) -> None:
     store.lookup(RECORDS[5].key, PROVENANCE)
     store.records()
     store.verify()
-    store.unfinished()
     for key in (RECORDS[6].key, UNFINISHED.key):
         store.earlier_outcomes(key, PROVENANCE)
         store.save_outcomes(key, PROVENANCE, UNFINISHED.measurements)

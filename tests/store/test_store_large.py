@@ -23,7 +23,7 @@ from asmtune.cli import cache
 from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import codec, interchange, lookup, neighbours, sqlite_file, tables, transactions
+from asmtune.store import interchange, neighbours, sqlite_file, tables, transactions
 from asmtune.store.database import Store
 from asmtune.store.lookup import RecordSummary
 from asmtune.store.neighbours import distance
@@ -196,23 +196,6 @@ def test_records_are_parsed_between_transactions(
             assert len(store.records()) == 8
     assert users == [0] * 8
     assert len([text for text in asked if text == "BEGIN"]) == 4
-
-
-def test_a_listing_asks_once_a_batch(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows come by their ids, in the order in which they lie, and equal configs are read once."""
-    monkeypatch.setattr(tables, "SUMMARIES", tables.SUMMARIES._replace(most=5))
-    store.save_all(record(m) for m in reversed(range(10)))
-    parsed: list[Any] = []
-    read = codec.config_from_json
-    monkeypatch.setattr(codec, "config_from_json", lambda *a: parsed.append(a) or read(*a))
-    lookup._winner.cache_clear()
-    with statements(store) as asked:
-        found = list(store.summaries())
-    assert [one.shape["M"] for one in found] == [*reversed(range(10))]
-    selects = [text for text in asked if text.startswith("SELECT")]
-    assert len(selects) == 3
-    assert not [text for text in selects if "keys.digest IN" in text]
-    assert len(parsed) == 1
 
 
 def test_a_record_that_is_replaced_while_others_are_read(

@@ -12,7 +12,7 @@ from store_records import PROVENANCE, record, timed
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
-from asmtune.store.codec import config_text, key_digest
+from asmtune.store.codec import config_text
 from asmtune.store.database import Store
 from asmtune.store.lookup import SMALL, EarlierOutcomes, StoredPrediction
 
@@ -75,31 +75,12 @@ def test_saving_ends_the_run(store: Store) -> None:
     store.save_outcomes(other, PROVENANCE, [THREE])
     store.save(record())
     assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
-    assert [run.digest for run in store.unfinished()] == [key_digest(other)]
     store.save_outcomes(KEY, PROVENANCE, [ONE])
     assert store.save_first(record(failures=())) == record()
-    assert [run.digest for run in store.unfinished()] == [key_digest(other)]
-
-
-def test_unfinished_runs(store: Store) -> None:
-    """Unfinished runs are listed by key and source, with how much is known of each."""
-    later = replace(PROVENANCE, date="2025-03-02T12:00:00+00:00")
-    store.save_outcomes(KEY, PROVENANCE, [ONE], [BROKEN])
-    store.save_outcomes(KEY, later, [TWO, THREE])
-    store.save_outcomes(KEY, replace(PROVENANCE, source="6" * 64), [ONE])
-    store.save_outcomes(replace(KEY, kernel="pkg.a"), PROVENANCE, [ONE])
-    store.save_outcomes(KEY, PROVENANCE)
-    found = store.unfinished()
-    assert [(run.kernel, run.timed, run.failed) for run in found] == [
-        ("pkg.a", 1, 0),
-        ("pkg.matmul", 3, 1),
-        ("pkg.matmul", 1, 0),
-    ]
-    assert found[1].date == later.date
-    assert [run.kernel for run in store.unfinished("pkg.a", "NVIDIA H200")] == ["pkg.a"]
-    assert store.unfinished(device="NVIDIA H100") == []
-    assert store.clear("pkg.matmul") == 0
-    assert [run.kernel for run in store.unfinished()] == ["pkg.a"]
+    assert store.earlier_outcomes(KEY, PROVENANCE) == EarlierOutcomes()
+    assert store.earlier_outcomes(other, PROVENANCE).measurements == (THREE,)
+    store.clear("pkg.matmul")
+    assert store.earlier_outcomes(other, PROVENANCE) == EarlierOutcomes()
 
 
 def test_nul_in_a_compilers_message(store: Store) -> None:
@@ -150,7 +131,7 @@ def test_tuned_replaces_predicted_and_is_not_replaced(where: str) -> None:
         store.save_prediction(GUESS)
         store.save_prediction(guess(1))
         assert store.lookup(KEY, PROVENANCE).outcome == "miss"
-        assert (store.records(), store.unfinished(), store.verify()) == ([], [], [])
+        assert (store.records(), store.verify()) == ([], [])
         assert store.earlier_outcomes(KEY, PROVENANCE).measurements == ()
         store.save(record())
         assert list(store.predictions()) == [guess(1)]

@@ -109,7 +109,6 @@ def own_clock(call: Any, quantiles: Any) -> float:
     [
         {},
         {"effort": "quick", "isolate": True, "seed": 3},
-        {"search_held_tiles": True},
         {"do_bench": own_clock},
         {"do_bench": own_clock, "rep": 20.0},
         {"restore_value": ("x_ptr",), "check": False},
@@ -128,9 +127,8 @@ def test_lookups_expect_what_tuning_writes(tmp_path: Path, choices: dict[str, An
 
 
 def test_choices_that_change_what_is_best_are_told_apart() -> None:
-    """Tiles, clock, check or bound each expect a config of their own."""
-    chosen: list[dict[str, Any]] = [{}, {"search_held_tiles": True}]
-    chosen += [{"do_bench": own_clock}, {"check": "bits"}]
+    """Clock, check or bound each expect a config of their own."""
+    chosen: list[dict[str, Any]] = [{}, {"do_bench": own_clock}, {"check": "bits"}]
     chosen += [{"check": Bound(p99=limit)} for limit in (1e-2, 1e-3)]
     chosen += [{"check": Bound(p99=1e-2), "reference": function} for function in (max, own_clock)]
     chosen += [{"tolerance": 0.1}, {"tolerance": 0.2}]

@@ -39,7 +39,7 @@ def load_target(name_or_path: str, *, own: bool = True) -> Target:
         return parse_target(_read(name_or_path), name_or_path)
     if own and (unreadable := _own_targets().unreadable):
         raise TargetError(unreadable)
-    target = known_device(name_or_path) if own else shipped_target(name_or_path)
+    target = match_device(name_or_path) if own else shipped_target(name_or_path)
     if target is None:
         raise TargetError(_unknown(name_or_path))
     return target
@@ -69,28 +69,14 @@ def shipped_target(name: str) -> Target | None:
     return _shipped_names().get(plain(name))
 
 
-_chosen: list[Target] = []
-
-
-def choose_target(target: Target) -> None:
-    """Make a target that of every device which this process launches on."""
-    _chosen[:] = [target]
-
-
 def match_device(device_name: str) -> Target | None:
     """Find the target of a device, given its full name as the driver reports it.
 
     A file that cannot be used is skipped with a warning: this never stops a launch. A
     device that only resembles a shipped one gives None, unless it is in this machine and in use:
     then its target is derived. So is that of a device here that has a shipped one's name, but
-    another number of SMs: a slice or a variant. A target that was chosen for the process counts
-    for every device.
+    another number of SMs: a slice or a variant.
     """
-    return _chosen[0] if _chosen else known_device(device_name)
-
-
-def known_device(device_name: str) -> Target | None:
-    """Find the target of a device as `match_device` does, whichever the process has chosen."""
     own = _own_targets()
     own.warn()
     if plain(device_name) in own.by_name:

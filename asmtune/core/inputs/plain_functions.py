@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 from asmtune.base.errors import InputError, ProblemError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import OPTION_AXES
-from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, dtype_of, torch_dtype
+from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, torch_dtype
 from asmtune.core.failures import required
 from asmtune.core.inputs.shapes import named_text, parse_value, unique
 from asmtune.core.kernel_module import load_function, space_of
@@ -72,7 +72,7 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
     Raises:
         ProblemError: names it.
     """
-    sizes = (v.sizes or "" for v in values.values() if isinstance(v, Pointer))
+    sizes = (v.sizes for v in values.values() if isinstance(v, Pointer))
     named = set(re.findall(r"\w+", " ".join([*sizes, grid or ""])))
     known = jit_function(kernel).arg_names
     for name in values:
@@ -81,16 +81,6 @@ def _check_sizes(kernel: Any, values: Mapping[str, Any], grid: str | None) -> No
                 f"kernel {jit_function(kernel).__name__} has no parameter {name!r}: its parameters "
                 f"are {', '.join(known)}{did_you_mean(name, known)}; no size names it either"
             )
-
-
-def assumptions_of(problem: Problem) -> tuple[str, ...]:
-    """List the assumptions of a report on a plain function, a sentence each."""
-    unsized = [n for n, v in problem.arguments.items() if isinstance(v, Pointer)]
-    if not unsized:
-        return ()
-    dtype = dtype_of(problem.arguments[unsized[0]])
-    text = f"the size of {', '.join(unsized)} is unknown, so that bytes read twice count twice"
-    return (f'{text}; give it as --arg "{unsized[0]}={dtype}[n]"',)
 
 
 def _argument(kernel: Any, text: str) -> tuple[str, Any]:
@@ -111,31 +101,20 @@ def _argument(kernel: Any, text: str) -> tuple[str, Any]:
     if name in constants:
         return name, constexpr_value(parsed)
     parts = POINTER.fullmatch(parsed)
-    if parts is None:
-        raise InputError(f"--arg: {text!r}: a pointer is written as {name}=fp16[M,K]")
+    if parts is None or parts["sizes"] is None:
+        raise InputError(f"--arg: {text!r}: a tensor is written as {name}=fp16[M,K]")
     return name, Pointer(torch_dtype(parts["dtype"]), parts["sizes"])
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer as Triton specialises it; the memory's size is unknown.
-
-    Attributes:
-        dtype: PyTorch's dtype.
-        sizes: as the user wrote them, or None.
-    """
+    """A tensor as the command line has it: PyTorch's dtype, and sizes as the user wrote them."""
 
     dtype: Any
-    sizes: str | None
-
-    def data_ptr(self) -> int:
-        """Return an address divisible by 16, as PyTorch's are."""
-        return 0
+    sizes: str
 
     def sized(self, name: str, numbers: Mapping[str, Any]) -> Any:
-        """Return a tensor without memory if the user gave sizes, else itself."""
-        if self.sizes is None:
-            return self
+        """Return the tensor, without memory."""
         import torch
 
         sizes = Sizes(f"--arg {name}", self.sizes, TENSOR_LIMITS)

@@ -7,7 +7,6 @@ import inspect
 import math
 import numbers
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from typing import Any, Final
 from asmtune.base.errors import USER_CODE_ERRORS, ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.dtypes import dtype_name, dtype_of
-from asmtune.core.keys.buckets import KINDS, Bucket, bucket_of
+from asmtune.core.keys.buckets import KINDS, Bucket
 from asmtune.triton_api.user_state import inside
 
 KeySource = Iterable[str | Bucket | Callable[..., Any]] | Mapping[str, Callable[..., Any] | None]
@@ -152,7 +151,6 @@ def _unknown(part: KeyPart, name: str, arg_names: Sequence[str], kernel: str) ->
 Plain = int | float | str | bool | None
 
 _PLAIN: Final = "a finite number, text, True, False, None or a dtype"
-_FUNCTION: Final = re.compile(r"(\w+)\(([^\W\d]\w*(?:, [^\W\d]\w*)*)\)")
 _USUAL: Final = (bool, str)
 _WHOLE: Final = range(-(1 << 63), 1 << 64)
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -181,30 +179,6 @@ def values(
     """
     known = {**defaults, **arguments}
     return {part.name: _value(part, known, kernel, strict) for part in parts}
-
-
-def covers(name: str, value: Any) -> str | None:
-    """Describe the values that a stored one represents: `N 2049..4096` of `pow2(N)` at 4096.
-
-    Returns None if it represents only itself, or the part cannot give it.
-    """
-    if "(" not in name:
-        return None
-    bucket = bucket_of(name)
-    if bucket is None:
-        match = _FUNCTION.fullmatch(name)
-        if match is None or match[1] in KINDS:
-            return None
-        return f"{match[2]} with {match[1]} = {value}"
-    span = bucket.span(value) if type(value) is int else None
-    if span is None:
-        return None
-    low, high = span
-    if low is None:
-        return f"{bucket.argument} {high} or less"
-    if high is None:
-        return f"{bucket.argument} {low} or more"
-    return f"{bucket.argument} {low}..{high}" if low < high else f"{bucket.argument} {high}"
 
 
 def _value(part: KeyPart, known: Mapping[str, Any], kernel: str, strict: bool) -> Plain:

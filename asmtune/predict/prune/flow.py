@@ -118,7 +118,6 @@ class Funnel:
         progress: listener.
         known: outcomes of compiles by digest, shared between problems.
         kernels: TTIR already parsed, shared in the same way.
-        tiles: whether to search tile axes that are otherwise held; see `searched_part`.
         compile: how many to compile, by the scorer's prediction before it; None for all.
             `auto` compiles all of a space that is not larger than what it would choose.
         sketches: outcomes of sketches by digest, like `known`.
@@ -133,7 +132,6 @@ class Funnel:
     progress: ProgressListener = field(default_factory=ProgressListener)
     known: Outcomes = field(default_factory=dict)
     kernels: MutableMapping[str, Kernel] = field(default_factory=dict)
-    tiles: bool = False
     compile: Keep | None = None
     sketches: Outcomes = field(default_factory=dict)
     stored: Config | None = None
@@ -242,7 +240,7 @@ class Funnel:
             ProblemError: arguments and config do not fit the kernel.
         """
         default = space.first(**front.problem.shape)
-        return searched_part(front, space, default, tiles=self.tiles)
+        return searched_part(front, space, default)
 
     def front(self, problem: Problem) -> ProblemAnalysis:
         """Return the front end of a problem, for verdicts before compiling and after."""

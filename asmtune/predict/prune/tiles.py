@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Final
 
-import numpy as np
-
 from asmtune.core.config import OPTION_AXES, OPTION_DEFAULTS, Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
-from asmtune.core.space.table import LACKING, SpaceTable
+from asmtune.core.space.table import SpaceTable
 from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.front import ProblemAnalysis
 
@@ -36,17 +34,15 @@ class SearchedSpace:
         return self.space.points(**shape).led_by(default)
 
 
-def searched_part(
-    front: ProblemAnalysis, space: Space, default: Config, *, tiles: bool
-) -> SearchedSpace:
+def searched_part(front: ProblemAnalysis, space: Space, default: Config) -> SearchedSpace:
     """Return the space to search, without other values of the axes that are held.
 
     A launch whose programs do not follow the tile, such as one on a fixed grid, leaves results
     unwritten with a smaller tile. So such an axis is held at the default's value. Where programs
     walk over tiles, all are written, and the axis is searched.
 
-    A list of configs is searched whole, since its author chose each of them; so are all axes if
-    `tiles` is True. The front end keeps what it reads for the search.
+    A list of configs is searched whole, since its author chose each of them. The front end keeps
+    what it reads for the search.
 
     Raises:
         ProblemError: arguments and config do not fit the kernel.
@@ -55,7 +51,7 @@ def searched_part(
     if isinstance(work, Failure):
         unknown = f"whether tiles must be held is not known: its default config: {work}"
         return SearchedSpace(space, (unknown,))
-    reasons = {} if space.is_listed or tiles else _reasons(front, space, default, work)
+    reasons = {} if space.is_listed else _reasons(front, space, default, work)
     if not reasons:
         return SearchedSpace(space)
     held = space.replace(**{name: (default.kwargs[name],) for name in reasons})
@@ -78,30 +74,20 @@ def _reasons(front: ProblemAnalysis, space: Space, default: Config, work: Work) 
 
 
 def _neighbour(space: Space, shape: Mapping[str, Any], default: Config, axis: str) -> Config | None:
-    """Return the config least unlike the default that has another value of an axis, or None.
+    """Return the default with the least other value of an axis, which needs most programs.
 
-    Of equally unlike ones the one with the least value of it, which needs most programs.
+    None if the space has no such config.
     """
     own = {**OPTION_DEFAULTS, **default.values()}
     for value in sorted((v for v in space.axes[axis] if v != own[axis]), key=_size):
         alone = Config(**{**vars(default), "kwargs": {**default.kwargs, axis: value}})
         if space.lacks(alone, **shape) is None:
             return alone
-    return _among(space.points(**shape), own, axis)
+    return None
 
 
 def _size(value: Any) -> float:
     return float(value) if isinstance(value, Real) else 0.0
-
-
-def _among(points: SpaceTable, own: Mapping[str, Any], axis: str) -> Config | None:
-    others = points.take(np.flatnonzero(~points.equal(axis, own[axis])))
-    if not len(others):
-        return None
-    unlike = {name: ~others.equal(name, own.get(name, LACKING)) for name in others.values}
-    tiles = np.sum([unlike[name] for name in unlike if name not in OPTION_AXES], axis=0)
-    sizes = np.array([_size(v) for v in others.values[axis]])[others.columns[axis]]
-    return others[int(np.lexsort([sizes, np.sum([*unlike.values()], axis=0), tiles])[0])]
 
 
 _WHOLE: Final = 0.9
@@ -125,5 +111,4 @@ def _notes(reasons: Mapping[str, str], default: Config) -> Iterator[str]:
     for reason in dict.fromkeys(reasons.values()):
         names = [name for name, own in reasons.items() if own == reason]
         values = " ".join(f"{name}={default.kwargs[name]}" for name in names)
-        all_of_them = "search_held_tiles=True (--search-held-tiles) searches all"
-        yield f"{reason}; held at {values}; {all_of_them}"
+        yield f"{reason}; held at {values}; a list of configs is searched whole"

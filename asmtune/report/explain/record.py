@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,57 +16,6 @@ from asmtune.predict.why.findings import Explanation
 from asmtune.report.cells import changes
 from asmtune.report.code import CodeView
 from asmtune.report.documents import verdict_json
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A number made of features: unit as in the registry, a name to print before it, formula."""
-
-    unit: str
-    words: str
-    of: Callable[[Features], float]
-
-
-def _feature(name: str, words: str) -> Quantity:
-    return Quantity(FEATURES[name].unit, words, lambda features: features[name])
-
-
-def _in_all(name: str, words: str) -> Quantity:
-    unit = FEATURES[name].unit
-    return Quantity(unit, words, lambda features: features[name] * features["programs"])
-
-
-_FEATURES: Final = {
-    "regs_per_thread": "registers a thread",
-    "spill_words": "spilled words a thread",
-    "shared_bytes": "shared memory a program",
-    "programs_per_sm": "programs an SM holds",
-    "programs_per_sm_by_registers": "programs an SM's registers allow",
-    "programs_per_sm_by_shared": "programs an SM's shared memory allows",
-    "occupancy": "occupancy",
-    "num_warps": "warps a program",
-    "num_stages": "stages",
-    "programs": "programs",
-    "waves": "waves",
-    "tail": "share of the last wave that stays empty",
-    "tensor_cycles": "cycles of the tensor cores a program",
-    "shared_cycles": "cycles of shared memory a program",
-    "l1_cycles": "cycles of L1 a program",
-    "special_cycles": "cycles of the special functions a program",
-    "latency_cycles": "cycles of a program's chain of latencies",
-    "unique_bytes": "distinct bytes",
-    "updates": "atomic updates of one address",
-    "lock_turns": "programs that take turns at a lock",
-}
-
-QUANTITIES: Final[Mapping[str, Quantity]] = {
-    **{name: _feature(name, words) for name, words in _FEATURES.items()},
-    "barriers": _feature("program_barriers", "barriers a warp meets"),
-    "flops": _in_all("program_flops", "tensor arithmetic in all"),
-    "instructions": _in_all("program_instructions", "warp instructions in all"),
-    "l2_bytes": _in_all("program_l2_bytes", "traffic between the SMs and L2 in all"),
-}
-"""Quantities that a comparison shows, by name."""
 
 TERMS: Final[Mapping[str, str]] = {
     "tensor": "the tensor cores",
@@ -83,26 +32,8 @@ TERMS: Final[Mapping[str, str]] = {
 }
 """Words for where predicted time goes."""
 
-CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "tensor": ("flops", "tensor_cycles", "programs", "waves"),
-    "issue": ("instructions", "spill_words", "waves"),
-    "shared": ("shared_cycles", "programs", "waves"),
-    "L1": ("l1_cycles", "spill_words", "programs"),
-    "special": ("special_cycles", "programs", "waves"),
-    "L2": ("l2_bytes",),
-    "start": ("programs",),
-    "atomics": ("updates", "lock_turns", "programs"),
-    "latency": ("latency_cycles", "programs_per_sm", "num_stages", "waves"),
-    "DRAM": ("unique_bytes",),
-    "launch": (),
-}
-"""Quantities behind each term of the time, the most telling first."""
-
-RESOURCES: Final = (
-    *("regs_per_thread", "spill_words", "shared_bytes", "programs_per_sm"),
-    *("programs_per_sm_by_registers", "programs_per_sm_by_shared", "occupancy"),
-    *("programs", "waves", "tail", "instructions", "barriers", "l2_bytes", "flops"),
-)
+COMPARED: Final = ("resources", "occupancy", "grid", "program")
+"""Groups of features that a comparison shows where they differ."""
 
 TELLING: Final = 0.01
 """Share of the slower config's predicted time; a term that differs by less decides nothing."""
@@ -133,29 +64,25 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class TermChange:
-    """A term of the predicted time, in microseconds, with the numbers behind it that differ."""
-
-    term: Pair
-    causes: tuple[Pair, ...]
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The explained config compared with another.
 
     Attributes:
         other_is: what the other is, such as "the winner by roofline".
         terms: terms that sum to the predicted times, the largest difference first.
-        decisions: the terms that decide, with the numbers behind them.
-        resources: features of the resources, the grid and the work that differ.
+        features: those of the resources, the grid and a program's work that differ.
     """
 
     other: Verdict
     other_is: str
     terms: tuple[Pair, ...] = ()
-    decisions: tuple[TermChange, ...] = ()
-    resources: tuple[Pair, ...] = ()
+    features: tuple[Pair, ...] = ()
+
+    @property
+    def telling(self) -> list[Pair]:
+        """List the terms that differ by a share of `TELLING` of the slower config's time."""
+        slower = max(sum(pair.own for pair in self.terms), sum(pair.other for pair in self.terms))
+        return [pair for pair in self.terms if abs(pair.difference) >= TELLING * slower]
 
 
 def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:
@@ -166,18 +93,7 @@ def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Com
     if own.features is None or other.features is None:
         return Comparison(other, other_is)
     terms = _terms(own.features, other.features, target)
-    slower = max(own.predicted_us or 0.0, other.predicted_us or 0.0)
-    return Comparison(
-        other,
-        other_is,
-        terms=terms,
-        decisions=tuple(
-            TermChange(term, _differing(CAUSES[term.name], own.features, other.features))
-            for term in terms
-            if abs(term.difference) >= TELLING * slower
-        ),
-        resources=_differing(RESOURCES, own.features, other.features),
-    )
+    return Comparison(other, other_is, terms, _differing(own.features, other.features))
 
 
 def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
@@ -188,9 +104,12 @@ def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
     return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
 
 
-def _differing(names: Iterable[str], own: Features, other: Features) -> tuple[Pair, ...]:
-    quantities = ((name, QUANTITIES[name]) for name in names)
-    pairs = (Pair(name, q.unit, q.words, q.of(own), q.of(other)) for name, q in quantities)
+def _differing(own: Features, other: Features) -> tuple[Pair, ...]:
+    pairs = (
+        Pair(feature.name, feature.unit, feature.meaning, own[feature.name], other[feature.name])
+        for feature in FEATURES.values()
+        if feature.group in COMPARED
+    )
     return tuple(pair for pair in pairs if pair.differs)
 
 

@@ -21,12 +21,9 @@ from asmtune.predict.why.findings import Explanation
 from asmtune.report.cells import ReportTable, changes, number, plain_table
 from asmtune.report.code import CodeLine, CodeView
 from asmtune.report.explain.record import (
-    CAUSES,
-    QUANTITIES,
     TERMS,
     Comparison,
     Explained,
-    TermChange,
     suggestion_words,
 )
 
@@ -143,13 +140,6 @@ def _prediction(explained: Explained) -> Iterator[RenderableType]:
     yield Text.assemble(
         f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), text
     )
-    if verdict.features is not None:
-        causes = (QUANTITIES[name] for name in CAUSES.get(bottleneck, ()))
-        numbers = (
-            f"{cause.words} {amount(cause.of(verdict.features), cause.unit)}" for cause in causes
-        )
-        if shown := ", ".join(numbers):
-            yield Text(f"  {shown}")
     if terms:
         yield _terms_table(terms, verdict.predicted_us or 0.0)
     yield from (Text(f"  a guess: {guess}", "yellow") for guess in explained.guesses)
@@ -198,13 +188,14 @@ def _comparison(own: Verdict, comparison: Comparison, scorer: str) -> Iterator[R
     yield Text(f"  predicted {_times(own.predicted_us or 0.0, other.predicted_us or 0.0)}")
     if scorer != "roofline" and own.score is not None and other.score is not None:
         yield Text(f"  score by {scorer} {own.score:.3f} against {other.score:.3f}")
-    for decision in comparison.decisions:
-        yield Text(f"  {_decision(decision)}")
-    if not comparison.decisions:
+    for term in comparison.telling:
+        both = f"{term.own:.1f} against {term.other:.1f}"
+        yield Text(f"  {term.difference:+.1f} us {term.meaning} ({both})")
+    if not comparison.telling:
         yield Text("  no part of the predicted times differs by 1%: the model sees them as equal")
-    if comparison.resources:
+    if comparison.features:
         table = plain_table("What differs", ("", "this", "the other"))
-        for pair in comparison.resources:
+        for pair in comparison.features:
             table.add_row(pair.meaning, amount(pair.own, pair.unit), amount(pair.other, pair.unit))
         yield table
 
@@ -216,17 +207,6 @@ def _times(own: float, other: float) -> str:
         return f"{text}: as fast"
     word = "slower" if own > other else "faster"
     return f"{text}: {abs(own - other):.1f} us {word} ({abs(own / other - 1):.0%})"
-
-
-def _decision(decision: TermChange) -> str:
-    """Format as `+9.1 us waiting that nothing hides (12.3 against 3.2): ...`."""
-    term = decision.term
-    text = f"{term.difference:+.1f} us {term.meaning} ({term.own:.1f} against {term.other:.1f})"
-    causes = (
-        f"{cause.meaning} {amount(cause.own, cause.unit)} against {amount(cause.other, cause.unit)}"
-        for cause in decision.causes
-    )
-    return ": ".join(filter(None, (text, ", ".join(causes))))
 
 
 def _resources(reading: ConfigReading) -> ReportTable:

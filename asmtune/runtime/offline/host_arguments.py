@@ -176,33 +176,3 @@ def _parts(text: str) -> Iterator[str]:
             part += letter
     if part.strip():
         yield part.strip()
-
-
-_SIZE: Final = re.compile(r"[\w.]+(?=[^\[\]]*\])")  # a word in the innermost brackets
-
-
-def filled_in(text: str, values: Mapping[str, Any]) -> str:
-    """Replace names in an argument that is a name, and in the sizes of its tensors."""
-    sized = _SIZE.sub(lambda size: str(values.get(size[0], size[0])), text)
-    return str(values.get(text, sized))
-
-
-def named_sizes(values: Sequence[str], least: int) -> tuple[dict[str, str], dict[str, int]]:
-    """Return a host function's arguments with names for the sizes of their tensors, and the sizes.
-
-    A size that is written as a number is named by its first place, as `x.0` of `x=fp16[4096,64]`:
-    equal numbers stay equal.
-
-    Raises:
-        InputError: there is no size of `least` or more.
-    """
-    texts, names, sizes = unique("--arg", map(named_text, values)), dict[str, str](), {}
-    for name, text in texts.items():
-        for place, size in enumerate(_SIZE.findall(text)):
-            number = texts.get(size, size)
-            if number.isdecimal() and int(number) >= least:
-                named = size if size in texts else names.setdefault(size, f"{name}.{place}")
-                sizes[named] = int(number)
-    if not sizes:
-        raise InputError(f"no --arg gives a size of {least} or more, as in x=fp16[64,64]")
-    return {name: filled_in(text, names) for name, text in texts.items()}, sizes

@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING, Any
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import shortened
 from asmtune.core.failures import required
-from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import match_device
 from asmtune.core.kernel_module import KernelModule, Shape, load_kernel_module, space_of
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import AUTO, Space
-from asmtune.store.lookup import StoreLookup
-from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.jit_functions import jit_function
 
 if TYPE_CHECKING:
     from asmtune.runtime.autotuner import AsmAutotuner
-    from asmtune.store.safe_store import SafeStore
 
 
 KernelSource = str | Path | KernelModule
@@ -150,26 +145,6 @@ class StoredLaunch:
         from asmtune.tuning.request import key_of, provenance
 
         return key_of(self.problem, device), provenance(self.problem, self.space)
-
-    def found_on(self, target: Target, store: SafeStore | None) -> StoreLookup:
-        """Return the first hit for a target's device, else the first answer that says why not.
-
-        A target is the model of a device; records are kept by the name that the driver gives it.
-        """
-        answers = (find_tuned(*self.identity(d), store) for d in self._devices(target, store))
-        best = StoreLookup("miss")
-        for answer in answers:
-            if answer.outcome == "hit":
-                return answer
-            best = answer if best.outcome == "miss" else best
-        return best
-
-    def _devices(self, target: Target, store: SafeStore | None) -> list[str]:
-        name = self.problem.full_name
-        stored = store.devices(name) if store is not None else []
-        names = dict.fromkeys([*stored, *(record.key.device for record in shipped_of(name))])
-        models = {device: match_device(device) for device in names}
-        return [device for device, model in models.items() if model and model.name == target.name]
 
 
 def tuner_of(module: KernelModule) -> AsmAutotuner | None:

@@ -73,7 +73,6 @@ def prune_report(
     keep: Keep | str | int | None = None,
     compile: Keep | str | int | None = None,  # noqa: A002 - the option's name
     scorer: str = "roofline",
-    search_held_tiles: bool = False,
     stored: Config | None = None,
     progress: ProgressListener | None = None,
     settings: Settings | None = None,
@@ -100,7 +99,6 @@ def prune_report(
             "all".
         scorer: what ranks: "learned", "roofline", "weights", "learned:FILE.npz" with trees and
             "weights:FILE.json" with points of your own, "chance", or another package's name.
-        search_held_tiles: whether to search the held tile axes as well.
         stored: a record's config, to compile, keep and mark whatever its rank.
         progress: listens to the stages.
         settings: limits and folders; by default from the environment.
@@ -137,7 +135,6 @@ def prune_report(
         settings,
         choices.keep,
         progress or ProgressListener(),
-        tiles=search_held_tiles,
         compile=choices.compile,
         stored=stored,
     )

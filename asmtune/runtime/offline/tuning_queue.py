@@ -64,15 +64,13 @@ class TuningGpu:
         return replace(result, request=request.with_arguments_of(problem))
 
 
-def open_machine(
-    options: TuneOptions, progress: TuningListener, target: Target | None = None
-) -> TuningGpu:
-    """Open this machine's current GPU; ranks by `target` if given.
+def open_machine(options: TuneOptions, progress: TuningListener) -> TuningGpu:
+    """Open this machine's current GPU.
 
     Raises:
         NoGpuError: there is no GPU.
     """
-    device, tuner = Tuner.on_this_gpu(options, target)
+    device, tuner = Tuner.on_this_gpu(options)
     return TuningGpu(device, "cuda", tuner.with_listener(progress))
 
 

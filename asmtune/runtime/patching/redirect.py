@@ -35,7 +35,6 @@ class PatchOptions(TypedDict, total=False):
     effort: str | Effort
     isolate: bool
     seed: int
-    search_held_tiles: bool
     force: bool
     check: Check
     on_miss: OnMiss
@@ -89,7 +88,7 @@ def patch(*misplaced: Any, **options: Unpack[PatchOptions]) -> Patching:
 
     Args:
         misplaced: none; options are given by name.
-        options: `effort`, `isolate`, `seed`, `search_held_tiles`, `force`, `check`,
+        options: `effort`, `isolate`, `seed`, `force`, `check`,
             `on_miss` and `skip_tuning_below_us` (see `asm_autotune` and `reconfigure`), and
             `buckets`: rules for the keys, such as
             `["pow2(M)", "kernel_name:multiple(128, M)"]`. A rule that changed no key is warned of

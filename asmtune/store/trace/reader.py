@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from asmtune.base.errors import InputError
-from asmtune.base.json_codec import Decoder, JsonCodec
+from asmtune.base.json_codec import JsonCodec, expected
 from asmtune.base.limited_read import MIB, read_limited
 from asmtune.base.text import shortened
 from asmtune.core.config import Config
@@ -58,7 +58,9 @@ def encoded(record: Any) -> Any:
         return [encoded(value) for value in record]
     if isinstance(record, float):
         return float(f"{record:.{_DIGITS}g}") if math.isfinite(record) else None
-    return record if isinstance(record, str | int | None) else str(record)
+    if isinstance(record, int | None):
+        return record
+    return str(record).replace("\0", "\\0")  # as the store writes what a crashed compiler prints
 
 
 def decoded(kind: type[T], value: Any, where: str) -> T:
@@ -72,57 +74,20 @@ def decoded(kind: type[T], value: Any, where: str) -> T:
 
 def _timed(value: Any, where: str) -> TimedRow:
     if not isinstance(value, dict):
-        raise _expected("an object", where, value)
-    config = config_from_json(value.get("config"), f"{where}, config")
+        raise expected("an object", where, value)
+    config = config_from_json(value.get("config"), f"{where}.config")
     if "failure" in value:
-        return TimedRow(config, decoded(Failure, value["failure"], f"{where}, failure"))
+        return TimedRow(config, decoded(Failure, value["failure"], f"{where}.failure"))
     return TimedRow(config, decoded(Timing, value, where))
-
-
-def _number(value: Any, where: str) -> float:
-    if type(value) not in (int, float):
-        raise _expected("a number", where, value)
-    try:
-        number = float(value)
-    except OverflowError:  # whole numbers of JSON have no limit
-        number = math.inf
-    if not math.isfinite(number):
-        raise _expected("a finite number", where, value)
-    return number
-
-
-def _exactly(kind: type, words: str) -> Decoder:
-    def check(value: Any, where: str) -> Any:
-        if type(value) is not kind:
-            raise _expected(words, where, value)
-        return value
-
-    return check
 
 
 def _check_time(name: str, value: Any, where: str) -> None:
     if name.endswith("_us") and value is not None and value <= 0:
-        raise _expected("a time above 0", where, value)
-
-
-def _expected(what: str, where: str, value: Any) -> InputError:
-    text = "nothing" if value is None else json.dumps(value)
-    return InputError(f"{where}: expected {what}, found {shortened(text)}")
+        raise expected("a time above 0", where, value)
 
 
 _CODEC: Final = JsonCodec(
-    decoders={
-        float: _number,
-        int: _exactly(int, "a whole number"),
-        bool: _exactly(bool, "true or false"),
-        str: _exactly(str, "a text"),
-        Config: config_from_json,
-        TimedRow: _timed,
-    },
-    error=_expected,
-    separator=", ",
-    exact=False,
-    check=_check_time,
+    decoders={Config: config_from_json, TimedRow: _timed}, exact=False, check=_check_time
 )
 
 
@@ -171,7 +136,7 @@ def read_summary(path: Path) -> TracedRun:
     line = _line(f"trace {path}, last line", last) if last else None
     if line is None or line.event != "end":
         return start
-    ending = decoded(Ending, line.values, line.where)
+    ending = decoded(Ending, line.values, f"{line.where}, end")
     return replace(start, ending=ending, seconds=_field(float, line, "t"))
 
 
@@ -219,15 +184,17 @@ def _start(path: Path, line: _Line | None) -> TracedRun:
             f"{line.where}: written by a newer asmtune (form {version}, this one knows {VERSION}); "
             "upgrade asmtune"
         )
-    return TracedRun(path, _field(str, line, "run"), decoded(Header, line.values, line.where))
+    return TracedRun(
+        path, _field(str, line, "run"), decoded(Header, line.values, f"{line.where}, start")
+    )
 
 
 def _field(kind: type[T], line: _Line, name: str) -> T:
-    return decoded(kind, line.values.get(name), f"{line.where}, {name}")
+    return decoded(kind, line.values.get(name), f"{line.where}, {line.event}.{name}")
 
 
 def _record(kind: type[T]) -> Callable[[_Line], T]:
-    return lambda line: decoded(kind, line.values, line.where)
+    return lambda line: decoded(kind, line.values, f"{line.where}, {line.event}")
 
 
 # An event's value, by event; and the field of `TracedRun` that it goes to.

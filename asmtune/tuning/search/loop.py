@@ -42,7 +42,6 @@ def run(
     observer = observer or TuningListener()
     observer.search_started(state)
     reason = _Search(strategy, state, compiler, timer, limits, observer).until()
-    observer.search_ended(reason)
     return SearchResult(reason, state.finalists(limits.finalists))
 
 

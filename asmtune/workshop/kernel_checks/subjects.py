@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -17,11 +18,11 @@ from asmtune.core.assumed_import import importing_for
 from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.hardware.shipped import load_target
+from asmtune.core.inputs.shapes import named_text, unique
 from asmtune.core.kernel_module import KernelModule, load_kernel_module, load_named
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.measure.checks.effects import tensor_parts
-from asmtune.runtime.offline.host_arguments import filled_in, named_sizes
 from asmtune.runtime.offline.host_functions import assumed_gpu, is_host_function
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.triton_api.interpreter import INTERPRET
@@ -283,3 +284,33 @@ class TrialRunner:
         if "refusal" in answer:
             raise ProblemError(f"{self._name}: {answer['refusal']}")
         return answer
+
+
+_SIZE: Final = re.compile(r"[\w.]+(?=[^\[\]]*\])")  # a word in the innermost brackets
+
+
+def filled_in(text: str, values: Mapping[str, Any]) -> str:
+    """Replace names in an argument that is a name, and in the sizes of its tensors."""
+    sized = _SIZE.sub(lambda size: str(values.get(size[0], size[0])), text)
+    return str(values.get(text, sized))
+
+
+def named_sizes(values: Sequence[str], least: int) -> tuple[dict[str, str], dict[str, int]]:
+    """Return a host function's arguments with names for the sizes of their tensors, and the sizes.
+
+    A size that is written as a number is named by its first place, as `x.0` of `x=fp16[4096,64]`:
+    equal numbers stay equal.
+
+    Raises:
+        InputError: there is no size of `least` or more.
+    """
+    texts, names, sizes = unique("--arg", map(named_text, values)), dict[str, str](), {}
+    for name, text in texts.items():
+        for place, size in enumerate(_SIZE.findall(text)):
+            number = texts.get(size, size)
+            if number.isdecimal() and int(number) >= least:
+                named = size if size in texts else names.setdefault(size, f"{name}.{place}")
+                sizes[named] = int(number)
+    if not sizes:
+        raise InputError(f"no --arg gives a size of {least} or more, as in x=fp16[64,64]")
+    return {name: filled_in(text, names) for name, text in texts.items()}, sizes

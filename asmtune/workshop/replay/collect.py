@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.compile.artifacts import ArtifactCache
-from asmtune.compile.load import load_cached
+from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.core.config import Config
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Failure
+from asmtune.core.records.artifacts import Artifact, Failure
 from asmtune.core.records.tuned import Measurement
 from asmtune.core.records.verdicts import Verdict
 from asmtune.measure.timing.clock import GpuClock, Subject
@@ -81,11 +81,11 @@ class Collector:
         for verdict in verdicts:
             if not verdict.kept:
                 continue
-            loaded = load_cached(lowering, verdict.config, cache, verdict.artifact)
-            if isinstance(loaded, Failure):
-                failures[verdict.config] = loaded
+            made, config = cache.get(verdict.artifact or "") or _LOST, verdict.config
+            launch = load(lowering, config, made) if isinstance(made, Artifact) else made
+            if isinstance(launch, Failure):
+                failures[verdict.config] = launch
                 continue
-            _, launch = loaded
             subjects.append(Subject(verdict.config, launch.run, launch.prepare))
         measured = {}
         # Asks nothing of the GPU if no config can run on it.
@@ -96,6 +96,9 @@ class Collector:
             else:
                 measured[config] = outcome
         return measured, failures
+
+
+_LOST: Final = Failure("launch", "lost", "its artifact is no longer in the cache")
 
 
 def _row(

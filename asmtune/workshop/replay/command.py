@@ -27,11 +27,11 @@ from asmtune.cli.output import (
 )
 from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.oracle import load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay as run_replay
+from asmtune.workshop.replay.oracle import load_oracle
 from asmtune.workshop.replay.results import ReplayReport, replay_table
 from asmtune.workshop.replay.train_command import rows, train
 

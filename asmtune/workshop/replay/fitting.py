@@ -79,7 +79,6 @@ def model_of(examples: Collection[Examples], jobs: int, without: Collection[str]
         "targets": list(dict.fromkeys(part.target for part in examples)),
         "dtypes": sorted({number_name(task.dtype) for task in tasks} - {""}),
         "kernels": sorted({task.kernel for task in tasks}),
-        "tasks": len(tasks),
         "rows": sum(len(task.slowdown) for task in tasks),
         "fitted": {"lightgbm": version_of("lightgbm"), "date": date},
     }

@@ -18,13 +18,13 @@ from asmtune.core.config import Config
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import KernelModule, load_kernel_module
-from asmtune.core.oracle import Oracle, Task
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.learned import FEWEST
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.workshop.replay.fitting import unseen_scorer
+from asmtune.workshop.replay.oracle import Oracle, Task
 from asmtune.workshop.replay.results import (
     CUTS,
     Agreement,

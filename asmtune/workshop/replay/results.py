@@ -11,9 +11,9 @@ from typing import Final
 from rich.console import Group
 from rich.text import Text
 
-from asmtune.core.oracle import Row, Task
 from asmtune.core.records.verdicts import Verdict
 from asmtune.report.cells import ReportTable, plain_table
+from asmtune.workshop.replay.oracle import Row, Task
 
 CUTS: Final = ("top1", "top5", "top10", "top5pct", "top10pct")
 """Cuts of a ranking by name; p percent of n are max(1, n p // 100)."""

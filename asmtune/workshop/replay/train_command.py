@@ -12,10 +12,10 @@ from asmtune.base.settings import Settings
 from asmtune.cli.output import check_destinations, print_line
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target, match_device
-from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.progress import ProgressBar
+from asmtune.workshop.replay.oracle import Oracle, load_oracle
 
 if TYPE_CHECKING:
     from asmtune.workshop.replay.training_rows import Examples

@@ -1,7 +1,7 @@
-"""Colours, type and files of figures: a card of their own that reads on light and dark ground.
+"""Colours, type and files of figures, on a light card of their own.
 
 No colour of text reads at 4.5 to 1 on white and on a dark page at once, so a figure brings its
-ground. An SVG takes the dark card where the reader's system asks for one; PNG and PDF are light.
+ground.
 """
 
 from __future__ import annotations
@@ -26,19 +26,10 @@ RULE: Final = "#6e7781"
 """Colour of axes, roofs and whiskers."""
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#8c19ff", "#662200", "#540066")
-"""Colours of series, on either card apart by 15 or more (CIE76) to each colour-blind eye."""
+"""Colours of series, apart by 15 or more (CIE76) to each colour-blind eye."""
 
 MARKERS: Final = ("o", "s", "D", "^", "v", "P")
 """Markers of series in the order of their colours: no meaning is in a colour alone."""
-
-_DARK_COLOURS: Final = ("#56b4e9", "#ff8a3d", "#22a06b", "#9f4bff", "#ffd400", "#ff5c77")
-DARK: Final = {
-    GROUND: "#1e2129",
-    INK: "#e6edf3",
-    RULE: "#9198a1",
-    **dict(zip(COLOURS, _DARK_COLOURS, strict=True)),
-}
-"""The dark card's colour for each of the light one."""
 
 WIDTH: Final = 6.4
 """Inches: 614 pixels of a browser, less than a page's column, so that no text shrinks there."""
@@ -48,7 +39,6 @@ SIZE: Final = 9.5
 
 _INKED: Final = ("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
 _RULED: Final = ("axes.edgecolor", "xtick.color", "ytick.color", "grid.color")
-_END_OF_STYLE: Final = b"stroke-linecap: butt}"
 _PNG_DPI: Final = 200.0
 
 
@@ -89,18 +79,7 @@ def saved(figure: Figure, form: str, title: str = "") -> bytes:
     metadata: dict[str, Any] = {dates[form]: None, **({"Title": title} if title else {})}
     out = io.BytesIO()
     figure.savefig(out, format=form, dpi=_PNG_DPI, metadata=metadata)
-    content = out.getvalue()
-    return content.replace(_END_OF_STYLE, _END_OF_STYLE + _dark(), 1) if form == "svg" else content
-
-
-def _dark() -> bytes:
-    """Write rules that overrule the colours which matplotlib gives each element."""
-    rules = "".join(
-        f'[style*="{name}: {light}"]{{{name}:{dark}!important}}'
-        for light, dark in DARK.items()
-        for name in ("fill", "stroke")
-    )
-    return f"@media (prefers-color-scheme: dark){{{rules}}}".encode()
+    return out.getvalue()
 
 
 def fitted_legend(

@@ -11,14 +11,21 @@ from asmtune.base.fingerprint import canonical
 from asmtune.base.settings import Settings
 from asmtune.core.failures import required
 from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import match_device
 from asmtune.core.inputs.shapes import ShapeSource, place_shapes
 from asmtune.core.kernel_module import KernelModule, Shape
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import TuneKey
-from asmtune.runtime.offline.kernel_sources import KernelSource, LoadedKernel, kernel_module
+from asmtune.runtime.offline.kernel_sources import (
+    KernelSource,
+    LoadedKernel,
+    StoredLaunch,
+    kernel_module,
+)
 from asmtune.runtime.offline.tuning_queue import TuningQueue
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.safe_store import existing_store
+from asmtune.store.safe_store import SafeStore, existing_store
+from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.workshop.roofline.survey import RooflineSubject
 
 KeyOf = Callable[[Shape], TuneKey]
@@ -120,6 +127,26 @@ def _of_loaded(kernel: LoadedKernel) -> RooflineSubject:
     return RooflineSubject(problem, problem.shape, kernel.space, miss, False, kernel.notes)
 
 
+def found_on(launch: StoredLaunch, target: Target, store: SafeStore | None) -> StoreLookup:
+    """Return the first hit for a target's device, else the first answer that says why not.
+
+    A target is the model of a device; records are kept by the name that the driver gives it.
+    """
+    name = launch.problem.full_name
+    stored = store.devices(name) if store is not None else []
+    devices = dict.fromkeys([*stored, *(record.key.device for record in shipped_of(name))])
+    best = StoreLookup("miss")
+    for device in devices:
+        model = match_device(device)
+        if model is None or model.name != target.name:
+            continue
+        answer = find_tuned(*launch.identity(device), store)
+        if answer.outcome == "hit":
+            return answer
+        best = answer if best.outcome == "miss" else best
+    return best
+
+
 class _Stored:
     """Looks up stored configs of launches on a target, by any name its driver gives it."""
 
@@ -129,7 +156,7 @@ class _Stored:
 
     def look_up(self, queue: TuningQueue, problem: Problem) -> StoreLookup:
         """Look a launch up; the winner is the space's own config, with its hooks."""
-        lookup = queue.launched(problem).found_on(self._target, self._store)
+        lookup = found_on(queue.launched(problem), self._target, self._store)
         if lookup.outcome != "hit" or lookup.record is None:
             return lookup
         record = lookup.record

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.runtime.offline.host_arguments import filled_in, named_sizes
 from asmtune.workshop.kernel_checks.diagnose_command import diagnose as diagnose_command
 from asmtune.workshop.kernel_checks.reports import Diagnosis
+from asmtune.workshop.kernel_checks.subjects import filled_in, named_sizes
 from tests.command_lines import Commands
 
 MODULE = """

@@ -18,7 +18,6 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import KernelModule, Shape
-from asmtune.core.oracle import load_oracle
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.space.space import Space
@@ -28,6 +27,7 @@ from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay import collect
 from asmtune.workshop.replay.collect import Collector
+from asmtune.workshop.replay.oracle import load_oracle
 from tests.sample_kernels import scale, scale_problem
 
 DTYPES = {"fp16": torch.float16, "fp32": torch.float32}

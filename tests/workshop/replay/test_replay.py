@@ -18,7 +18,6 @@ from asmtune.base.errors import OracleError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import Row, Task, load_oracle
 from asmtune.core.records.verdicts import Features
 from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
@@ -26,6 +25,7 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay import flow as judging
 from asmtune.workshop.replay.flow import judged_moments, replay
+from asmtune.workshop.replay.oracle import Row, Task, load_oracle
 from asmtune.workshop.replay.results import (
     CUTS,
     Agreement,

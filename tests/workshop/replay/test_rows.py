@@ -12,10 +12,10 @@ from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.app import run
 from asmtune.core.hardware.model import Target
-from asmtune.core.oracle import Oracle, load_oracle
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.workshop.replay.flow import moment_rows
+from asmtune.workshop.replay.oracle import Oracle, load_oracle
 from asmtune.workshop.replay.results import CUTS
 from asmtune.workshop.replay.training_rows import Examples, TaskRows, examples
 from benchmarks.unseen import rank_unseen, scorer_errors, unseen_result

@@ -25,7 +25,7 @@ from asmtune.report.cells import (
 )
 from asmtune.report.documents import document_text
 from asmtune.store.trace.reader import encoded
-from asmtune.store.trace.run import Timing, TracedRun
+from asmtune.store.trace.run import Ending, Timing, TracedRun
 
 
 class FunnelLine(NamedTuple):
@@ -86,10 +86,10 @@ NOT_ENDED: Final = "it did not end: it was killed, or goes on"
 def run_report(run: TracedRun) -> Group:
     """Lay out a run: seconds and dropped configs by stage, what was timed, and why it ended."""
     parts: list[RenderableType] = [*_title(run), _seconds(run), _funnel(run)]
-    timings = run.timings()
-    if timings:
+    if timings := run.timings():
         parts.append(_timed(run, timings))
-        parts += _compared(run, timings)
+    if run.ending is not None and run.ending.winner is not None:
+        parts += _compared(run.header.default, run.ending.winner, run.ending)
     if failures := run.failures():
         table = plain_table("Failed", ("kind", "stage", "configs", "the first of them"), left=4)
         kinds = Counter((f.kind, f.stage) for f in failures.values())
@@ -145,9 +145,9 @@ def _timed(run: TracedRun, timings: Mapping[Config, Timing]) -> ReportTable:
         if row["place"] <= MOST_ROWS or row["mark"] == "default"
     ]
     axes = [Column(axis, f"config.{axis}") for axis in varying(list(timings))]
-    spare = ("p90 us", "p99 us", *(c.heading for c in reversed(_PREDICTED)), "spread", "RSD")
+    spare = ("p90 us", *(c.heading for c in reversed(_PREDICTED)), "spread")
     columns = [Column("", "marked"), *axes, *_TIMES, *_PREDICTED]
-    table = rows_table("Timed, fastest first", shown, columns, spare=(*spare, "samples"))
+    table = rows_table("Timed, fastest first", shown, columns, spare=spare)
     if len(shown) < len(rows):
         table.caption = f"{len(rows) - len(shown)} slower ones are left out; --format json has all"
     return table
@@ -181,9 +181,6 @@ _TIMES: Final = (
     Column("us", "median_us", number),
     Column("spread", "spread", share),
     Column("p90 us", "p90_us", number),
-    Column("p99 us", "p99_us", number),
-    Column("RSD", "rsd", share),
-    Column("samples", "samples"),
 )
 
 _PREDICTED: Final = (
@@ -195,23 +192,15 @@ _PREDICTED: Final = (
 )
 
 
-def _compared(run: TracedRun, timings: Mapping[Config, Timing]) -> Iterator[Text]:
-    default, ending = run.header.default, run.ending
-    if ending is not None and ending.winner is not None:
-        label, best = "winner ", ending.winner
-        before, after = ending.default_us, ending.median_us
-    else:
-        label, best = "fastest", next(iter(timings))
-        before = timings[default].median_us if default in timings else None
-        after = timings[best].median_us
-    yield Text.assemble(f"{label} ", (one_line(str(best)), "bold"))
+def _compared(default: Config, best: Config, ending: Ending) -> Iterator[Text]:
+    before, after = ending.default_us, ending.median_us
+    yield Text.assemble("winner  ", (one_line(str(best)), "bold"))
     yield Text(f"default {one_line(str(default))}")
     if best == default:
         yield Text(f"nothing was faster than the default, {number(after)} us")
         return
-    text = f"{number(after)} us instead of {number(before)} us"
-    if before and after:
-        text += f", {before / after:.2f} times as fast"
+    speedup = "" if ending.speedup is None else f", {ending.speedup:.2f} times as fast"
+    text = f"{number(after)} us instead of {number(before)} us{speedup}"
     yield Text(f"{text}; {changes(default, best)}")
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import OracleError
-from asmtune.core.oracle import Oracle, load_oracle
+from asmtune.workshop.replay.oracle import Oracle, load_oracle
 
-TIMINGS = Path(__file__).parent / "replay_data" / "timings.json"
+TIMINGS = Path(__file__).parents[2] / "replay_data" / "timings.json"
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import typer
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
-from asmtune.report.runs import run_json, run_report, runs_json, runs_table
 from asmtune.store.trace.reader import read_summary, read_trace
 from asmtune.store.trace.run import TracedRun, find_run, run_files
+from asmtune.workshop.runs.report import run_json, run_report, runs_json, runs_table
 
 app: Final = typer.Typer(
     help="List tuning runs, and show one.",
