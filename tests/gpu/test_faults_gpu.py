@@ -5,11 +5,8 @@ Each test says on the terminal what came of every config.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,10 +17,9 @@ from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench.base import TimingCandidate
-from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.dedup import open_bench
 from tests.gpu import fault_kernels as kernels
-from tests.gpu.fault_kernels import FAULT, HANG, LOUD, NOTHING, WRONG, Prepared
+from tests.gpu.fault_kernels import FAULT, HANG, NOTHING, WRONG, Prepared
 
 Say = Callable[[str], None]
 
@@ -121,52 +117,3 @@ def test_no_memory_costs_one_config(isolate: bool, here: Target, say: Say) -> No
     assert kinds(outcomes, say) == ["timed", "memory", "timed"]
     bench.close()
     assert is_fault_free(prepared, say)
-
-
-def test_what_a_kernel_prints_is_not_seen(here: Target, capfd: pytest.CaptureFixture[str]) -> None:
-    """`device_print` in a child reaches no terminal."""
-    configs = [kernels.config(), kernels.config(LOUD)]
-    prepared = kernels.prepare(kernels.problems(1 << 12)["double"], configs, here)
-    bench = ChildBench(prepared.setup)
-    outcomes = [bench.begin(prepared.entrants[0]), *bench.trial(prepared.entrants[1:])]
-    assert [isinstance(result, Measurement) for _, result in outcomes] == [True, True]
-    bench.close()
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_fault_here_is_told(tmp_path: Path, say: Say) -> None:
-    """Without a child a fault ends the process's CUDA: the error names the config and --isolate."""
-    script = tmp_path / "local.py"
-    script.write_text(
-        "import torch\n"
-        "from asmtune.measure.bench.local import LocalBench\n"
-        "from asmtune.base.errors import MeasureError\n"
-        "from asmtune.core.hardware.shipped import load_target, match_device\n"
-        "from tests.gpu import fault_kernels as kernels\n"
-        "here = match_device(torch.cuda.get_device_name()) or load_target('H200')\n"
-        "configs = [kernels.config(), kernels.config(block=512), kernels.config(kernels.FAULT)]\n"
-        "prepared = kernels.prepare(kernels.problems()['double'], configs, here)\n"
-        "bench = LocalBench(prepared.setup)\n"
-        "bench.begin(prepared.entrants[0])\n"
-        "try:\n"
-        "    bench.trial(prepared.entrants[1:])\n"
-        "except MeasureError as error:\n"
-        "    print('told:', error, flush=True)\n"
-        "bench.close()\n"
-        "print('closed', flush=True)\n"
-        "import os; os._exit(0)\n"
-    )
-    root = Path(__file__).parents[2]
-    ran = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    say(ran.stdout + ran.stderr)
-    assert "told: BAD=1 BLOCK=1024" in ran.stdout
-    assert "isolate=True (--isolate)" in ran.stdout
-    assert ran.stdout.endswith("closed\n")

@@ -1,4 +1,4 @@
-"""Unchanged programs on a GPU: autotuners of before `patch()`, and `asmtune run`."""
+"""An unchanged program on a GPU under `asmtune run`."""
 
 from __future__ import annotations
 
@@ -7,42 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import torch
-import triton
-
-from asmtune import patch
-from tests.gpu import gpu_kernels
 
 ROOT = Path(__file__).parents[2]
 N = 1 << 20
-CONFIGS = [
-    triton.Config({"BLOCK": block}, num_warps=warps) for block in (128, 1024) for warps in (1, 4)
-]
-
-
-def grid(values: dict[str, Any]) -> tuple[int]:
-    """Programs for `n` elements."""
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
-
-
-def test_an_autotuner_of_before_is_tuned_by_asmtune() -> None:
-    """One made before launches right and quickly found configs meanwhile, and Triton's after."""
-    kernel = triton.autotune(CONFIGS, ["n"])(gpu_kernels.add)
-    kernel.do_bench = None  # Triton would call it
-    x, y = torch.randn(2, N, device="cuda")
-    out = torch.empty_like(x)
-    with patch(effort="exhaustive", skip_tuning_below_us=None):
-        for _ in range(3):
-            out.zero_()
-            compiled = kernel[grid](x, y, out, N)
-            assert torch.equal(out, x + y)
-        assert "ptx" in compiled.asm
-        assert kernel.best_config in CONFIGS
-        assert set(kernel.configs_timings) <= set(CONFIGS)
-        assert len(kernel.cache) == 1
-    assert kernel.cache == {}
 
 
 PROGRAM = """

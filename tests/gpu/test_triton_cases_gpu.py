@@ -65,25 +65,6 @@ def copy(x_ptr, out_ptr, n, scale: tl.constexpr = 1, BLOCK: tl.constexpr = 32):
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 
 
-@triton.jit
-def held_products(out_ptr, BLOCK: tl.constexpr):
-    """Hold five accumulators at once, which take tensor memory on Blackwell."""
-    a = tl.full((BLOCK, BLOCK), 0.0, tl.float16)
-    c = tl.zeros((BLOCK, BLOCK), tl.float32)
-    d = tl.zeros((BLOCK, BLOCK), tl.float32)
-    e = tl.zeros((BLOCK, BLOCK), tl.float32)
-    f = tl.zeros((BLOCK, BLOCK), tl.float32)
-    g = tl.zeros((BLOCK, BLOCK), tl.float32)
-    for _ in range(100):
-        c = tl.dot(a, a, c)
-        d = tl.dot(a, a, d)
-        e = tl.dot(a, a, e)
-        f = tl.dot(a, a, f)
-        g = tl.dot(a, a, g)
-    total = (c + d + e + f + g).reshape([BLOCK * BLOCK])
-    tl.store(out_ptr + tl.arange(0, BLOCK * BLOCK), total)
-
-
 def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
     """Random numbers, and a place for as many."""
     x = torch.randn(n, device="cuda")
@@ -157,17 +138,6 @@ def test_ir_override_is_checked(autotune: Decorator, tmp_path: Path, right: bool
         torch.testing.assert_close(out, x * 10)
     if not right:
         assert kernel.best_config.kwargs["BLOCK"] == 128
-
-
-def test_too_much_tensor_memory(autotune: Decorator) -> None:
-    """On Blackwell, a config that needs more tensor memory than there is loses to one that fits."""
-    if torch.cuda.get_device_capability()[0] != 10:
-        pytest.skip("tensor memory is Blackwell's")
-    kernel = autotune(configs(128, 32), [])(held_products)
-    out = torch.ones(128 * 128, device="cuda")
-    kernel[(1,)](out)
-    assert not out[: 32 * 32].any()
-    assert kernel.best_config.kwargs["BLOCK"] == 32
 
 
 def tuned_copy(autotune: Decorator) -> tuple[Any, torch.Tensor, torch.Tensor]:

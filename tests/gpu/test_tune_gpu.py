@@ -18,7 +18,6 @@ from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.store.database import Store
-from asmtune.tuning.session import Session
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (128, 256, 512, 1024), "num_warps": (1, 2, 4, 8)})
@@ -44,19 +43,6 @@ def test_a_tuned_kernel_computes_and_is_stored(cache_dir: Path) -> None:
     assert record.key.device == torch.cuda.get_device_name()
     assert record.median_us is not None
     assert record.median_us <= 1.05 * min(m.median_us for m in record.measurements)
-
-
-def test_a_stored_config_is_launched_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second autotuner of the same kernel takes the stored winner and never tunes."""
-    x, y = torch.randn(2, 4096, device="cuda")
-    first = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
-    first[grid](x, y, torch.empty_like(x), 4096)
-    monkeypatch.setattr(Session, "run", lambda *_: pytest.fail("tuned again"))
-    second = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
-    out = torch.empty_like(x)
-    second[grid](x, y, out, 4096)
-    assert second.best_config == first.best_config
-    assert torch.equal(out, x + y)
 
 
 def test_an_in_place_kernel_runs_once_as_far_as_the_user_sees() -> None:
