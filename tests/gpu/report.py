@@ -2,11 +2,11 @@
 
     python -m tests.gpu.report [PART ...] --output FILE [--minutes N] [--workers N]
 
-Parts are files of tests, run by pytest in so many workers, and cases of racecheck, some configs
-each. Each part is a process that is ended by its limit; none begins after the minutes are over. The
-file is written after each part, and says by which command, where, when and of which commit. All
-that parts without success printed is in a file beside it, which ends in .log. The exit status is 1
-if a part failed; one that was ended by its limit did not.
+Parts are files of tests, run by pytest in so many workers. Each part is a process that is ended by
+its limit; none begins after the minutes are over. The file is written after each part, and says by
+which command, where, when and of which commit. All that parts without success printed is in a file
+beside it, which ends in .log. The exit status is 1 if a part failed; one that was ended by its
+limit did not.
 """
 
 from __future__ import annotations
@@ -40,13 +40,6 @@ TESTS: Final = {
 ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory"})
 """Files whose tests time the GPU or fill its memory, so that no other may use it meanwhile."""
 
-RACES: Final = {
-    "attention": ((0, 3), (1, 3)), "gemm": ((0, 3), (1, 3), (8, 1)), "scaled": ((0, 3), (1, 3)),
-    "backward": ((0, 3), (1, 3)),
-}  # fmt: skip
-"""Cases of racecheck by the kernel: the number, and how many of its configs."""
-
-RACE_S: Final = 75
 GRACE_S: Final = 10
 SHOWN: Final = 40
 """Most lines of a part that are kept."""
@@ -65,22 +58,15 @@ class Part:
 
 
 def parts(workers: int) -> list[Part]:
-    """List all parts: the files of tests, then the cases of racecheck."""
+    """List all parts."""
     # By default pytest gives each worker a dozen neighbours, which are alike and may all be long.
     spread = ("-n", str(workers), "--maxschedchunk", "1") if workers else ()
-    pytest = ("-m", "pytest", "-m", "gpu", "-v")
-    tests = [
-        Part(
-            name, (*pytest, *(() if name in ALONE else spread), f"tests/gpu/test_{name}_gpu.py"), s
-        )
-        for name, s in TESTS.items()
+    begin = ("-m", "pytest", "-m", "gpu", "-v")
+    return [
+        Part(name, (*begin, *more, f"tests/gpu/test_{name}_gpu.py"), seconds)
+        for name, seconds in TESTS.items()
+        for more in (() if name in ALONE else spread,)
     ]
-    races = [
-        Part("race", ("-m", "tests.gpu.racecheck", kernel, str(number), str(most)), RACE_S)
-        for kernel, cases in RACES.items()
-        for number, most in cases
-    ]
-    return [*tests, *races]
 
 
 def run(part: Part, limit_s: float) -> tuple[str, int | None]:
@@ -111,11 +97,9 @@ def run(part: Part, limit_s: float) -> tuple[str, int | None]:
 
 
 def said(part: Part, output: str, status: int | None) -> list[str]:
-    """Pick the lines to keep: failed tests or hazards, then the result or the reason for none."""
+    """Pick the lines to keep: failed tests, then the result or the reason for none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     ended = [f"ended by its limit of {part.limit_s:.0f} s"] if status is None else []
-    if "pytest" not in part.command:
-        return [line for line in lines if not line.startswith("asmtune")][-SHOWN:] + ended
     failed = [line for line in lines if re.match(r"(FAILED|ERROR) ", line)]
     passed = sum(" PASSED" in line for line in lines)
     result = [line.strip("= ") for line in lines if re.search(r" in [\d.]+s\b", line)][-1:]
@@ -126,21 +110,20 @@ def said(part: Part, output: str, status: int | None) -> list[str]:
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = (*TESTS, "race")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(names)}")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(TESTS)}")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--workers", type=int, default=6, help="of pytest; 0 for none")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    if unknown := sorted(set(options.parts) - set(names)):
-        parser.error(f"unknown part {unknown[0]!r}: one of {', '.join(names)}")
+    if unknown := sorted(set(options.parts) - set(TESTS)):
+        parser.error(f"unknown part {unknown[0]!r}: one of {', '.join(TESTS)}")
     return options
 
 
 def main() -> None:
     """Run the parts, and write and print what each said."""
     options, facts = arguments(), provenance()
-    wanted = options.parts or (*TESTS, "race")
+    wanted = options.parts or TESTS
     deadline = time.monotonic() + 60 * options.minutes
     texts = [f"# {facts['device']}, driver {facts.get('driver', '-')}, torch {facts['torch']}, "]
     texts[0] += f"triton {facts['triton']}\n# {facts['date'][:10]}, commit {facts['commit']}\n"

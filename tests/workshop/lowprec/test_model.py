@@ -70,22 +70,6 @@ def test_a_layer_alone_sees_the_model_s_own_inputs() -> None:
     assert relu.cumulative.rms_share > 0.1
 
 
-def test_compiled_models_run_eagerly() -> None:
-    """Layers of a compiled model have rows, and neither they nor the hooks are compiled."""
-    compiled = []
-
-    def backend(graph: Any, _: Any) -> Any:
-        compiled.append(graph)
-        return graph.forward
-
-    model = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend=backend)
-    found = trace(model, torch.randn(8, 4))
-    assert [layer.name for layer in found.layers] == ["_orig_mod.0", "_orig_mod.1"]
-    assert not compiled
-    model(torch.randn(8, 4))
-    assert compiled, "it is compiled again after"
-
-
 def test_a_layer_called_twice_has_two_rows() -> None:
     """Calls of a shared layer are told apart; a model without inner modules is its own layer.
 
@@ -148,21 +132,6 @@ def test_conversion_keeps_modes_and_shared_layers() -> None:
     assert made[0] is made[2]
     assert not any(module.training for module in made.modules())
     assert isinstance(with_fp8(linear), Fp8Linear)
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("names", [None, ["1.layers.1.linear1"]])
-def test_fused_transformer_layers_are_left(names: list[str] | None) -> None:
-    """PyTorch's fused path would multiply by the bytes, without gradients and with a mask too."""
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)
-    model = nn.Sequential(nn.Linear(16, 32), nn.TransformerEncoder(layer, 2)).eval()
-    low, x = with_fp8(model, names), batch().float()
-    padding = torch.arange(8) >= torch.tensor([[8], [5]])
-    with torch.no_grad():
-        for kwargs in ({}, {"src_key_padding_mask": padding}):
-            exact, found = (m[1](m[0](x), **kwargs)[~padding] for m in (model, low))
-            assert 0 < float((found - exact).norm()) < 0.1 * float(exact.norm())
 
 
 class Residual(nn.Module):

@@ -136,26 +136,6 @@ def test_a_saved_state_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dtype": "torch.float8_e5m2"}, "dtype='torch.float8_e5m2', this one has"),
-        ({"block": [1]}, r"block=\[1\], this one has \[\]"),
-        ({"version": 2}, "version=2, this one has 1"),
-        ({"more": 1}, "this is no scaler's state"),
-        ({"average": torch.ones(3)}, r"scales of shape \(3,\)"),
-    ],
-)
-def test_a_foreign_state_is_refused(change: dict[str, Any], message: str) -> None:
-    """A state of other options or another shape gives one line and changes nothing."""
-    scaler = Scaler()
-    scaler.update(torch.ones(4, 8))
-    with pytest.raises(InputError, match=message) as caught:
-        scaler.load_state_dict({**scaler.state_dict(), **change})
-    assert "\n" not in str(caught.value)
-    assert (scaler.updates, float(scaler.amax)) == (1, 1.0)
-
-
-@pytest.mark.parametrize(
     ("use", "message"),
     [
         (lambda: Scaler(Granularity((1, 3))).update(torch.ones(2, 8)), "pad it to 9, or take 2"),
@@ -174,22 +154,6 @@ def test_bad_input_is_one_line(use: Callable[[], Any], message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         use()
     assert "\n" not in str(caught.value)
-
-
-def test_other_shapes_are_refused() -> None:
-    """Scales of other blocks would be a divisor's, or one of several, and wrong silently."""
-    scaler, one = Scaler(Granularity((1, 128))), Scaler(Granularity((1, 128)))
-    scaler.update(torch.ones(4, 256))
-    one.update(torch.ones(1, 128))
-    channels = Scaler(Granularity((1,)))
-    for rows in (4, 6):
-        channels.update(torch.ones(rows, 8))
-    with pytest.raises(InputError, match="one scaler for each shape"):
-        channels.update(torch.ones(4, 16))
-    for shape in ((8, 256), (4, 512), (4, 2), (4, 128)):
-        for cast in (scaler.quantize, scaler.dequantize, one.quantize, one.dequantize):
-            with pytest.raises(InputError, match=r"one scaler for each shape|do not divide|pad"):
-                cast(torch.ones(shape))
 
 
 @pytest.mark.parametrize("nothing", [0.0, math.nan])
