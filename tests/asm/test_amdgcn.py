@@ -231,25 +231,6 @@ def test_resources_of_a_text() -> None:
     assert (found.spill_words, found.code_bytes) == (2, 144)
 
 
-DAMAGED = {
-    "not AMDGCN: no .amdgcn_target in 1 lines": "",
-    "line 20: s_cbranch_scc1 to a label": TEXT.replace("scc1 .LBB0_1", "scc1 .LBB9_9"),
-    "the text ends inside function scaled": TEXT.partition(".Lfunc_end0")[0],
-    "no function with a body": '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n',
-    "no kernel 'scaled' in the metadata": TEXT.replace(".name:           scaled", ".name: other"),
-    "has no .sgpr_count": TEXT.replace(".sgpr_c", ".s"),
-    "has no size of code": TEXT.replace("codeLen", "len"),
-}
-
-
-@pytest.mark.parametrize("message", DAMAGED)
-def test_damaged_texts(message: str) -> None:
-    """What is not AMDGCN, ends too early, or lacks a figure, is refused in a line that says so."""
-    with pytest.raises(ParseError, match=message) as caught:
-        read_resources(DAMAGED[message], parse_amdgcn(DAMAGED[message]).entry.name)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.slow(seconds=2)
 @given(st.integers(0, len(TEXT)), st.integers(0, 40), st.text(max_size=8))
 def test_any_damage_is_a_parse_error(place: int, length: int, put: str) -> None:

@@ -135,28 +135,6 @@ def test_pinned_host_memory_is_kept_and_checked() -> None:
     assert not out.any()
 
 
-def test_a_large_output_takes_two_copies_and_little_more() -> None:
-    """2 GiB are checked in pieces: memory stays bounded, and the last element counts."""
-    out = torch.zeros(1 << 30, dtype=torch.float16, device="cuda")
-    torch.cuda.reset_peak_memory_stats()
-    held = torch.cuda.memory_allocated()
-    with OutputChecker({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as checker:
-        assert checker.set_reference(lambda: out.fill_(2)) is None
-        assert checker.check(lambda: out.fill_(2)) is None
-
-        def wrong() -> None:
-            out.fill_(2)
-            out[-1] = 3
-
-        failure = checker.check(wrong)
-        assert failure is not None
-        assert f"1 of {out.numel():,} elements" in failure.detail
-        assert f"most at [{out.numel() - 1}]: 3 instead of 2" in failure.detail
-    taken = torch.cuda.max_memory_allocated() - held
-    assert taken < 2 * out.nbytes + (512 << 20)
-    assert not out.any()
-
-
 PIECE = 32 << 20
 
 

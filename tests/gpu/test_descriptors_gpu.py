@@ -126,23 +126,6 @@ def test_copies_of_every_rank(rank: int, dtype: torch.dtype, padding: str) -> No
     assert is_native(kernel)
 
 
-def test_clusters_of_programs() -> None:
-    """Two programs of a cluster copy a tile of a descriptor, in planned launches."""
-
-    @triton.jit
-    def copied(source, target, n, SIZE: tl.constexpr):
-        at = [tl.program_id(0) * SIZE, n - n]
-        target.store(at, source.load(at))
-
-    kernel = asm_autotune([Config({"SIZE": 64}, num_ctas=2)], ["n"])(copied)
-    for trial in range(3):
-        source, target = random(256, 64), torch.zeros(256, 64, dtype=torch.float16, device="cuda")
-        pair = (TensorDescriptor.from_tensor(one, [64, 64]) for one in (source, target))
-        kernel[(4,)](*pair, 16)
-        assert torch.equal(source, target)
-        assert is_native(kernel) == (trial > 0)
-
-
 def test_descriptors_that_a_kernel_makes() -> None:
     """Their memory is from the program's allocator, at each launch."""
 
@@ -169,25 +152,6 @@ def test_descriptors_that_a_kernel_makes() -> None:
         torch.testing.assert_close(y, x * 2)
         assert len(asked) == before + 1
         assert is_native(kernel) == (trial > 0)
-
-
-def test_dependent_launches() -> None:
-    """A kernel that may begin early waits as Triton's launch of it does."""
-
-    @triton.jit
-    def add(x, y, n, B: tl.constexpr):
-        at = tl.program_id(0) * B + tl.arange(0, B)
-        tl.extra.cuda.gdc_wait()
-        tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
-
-    kernel = asm_autotune([Config({"B": 128})], ["n"])(add)
-    x = torch.zeros(4096, device="cuda")
-    y = torch.zeros(4096, device="cuda")
-    for _ in range(50):
-        kernel[(32,)](x, y, 4096, launch_pdl=True)
-        kernel[(32,)](y, x, 4096, launch_pdl=True)
-    assert torch.all(x == 100)
-    assert is_native(kernel)
 
 
 def test_a_million_launches_keep_no_memory() -> None:

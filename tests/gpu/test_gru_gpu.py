@@ -142,13 +142,3 @@ def test_in_a_graph() -> None:
         given["x"].normal_()
         graph.replay()
         assert off(given, got) <= 1
-
-
-def test_too_many_programs() -> None:
-    """More programs than the GPU runs at once are refused before the launch."""
-    given = MODULE.inputs({"seq": 2, "batch": 1, "input": 8, "hidden": 1024}, "fp16", "cuda")
-    with (
-        launched_with(config(4, 1, 1, 1, 4), "gru"),
-        pytest.raises(ValueError, match="256 programs"),
-    ):
-        MODULE.gru(**given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import torch
 import triton
@@ -30,13 +29,6 @@ def update(pool_ptr, slot_ptr, x_ptr, n, D: tl.constexpr, BLOCK: tl.constexpr):
         at = start + tl.arange(0, BLOCK)
         old = tl.load(pool_ptr + slot * D + at) * 0.5
         tl.store(pool_ptr + slot * D + at, old + tl.load(x_ptr + tl.program_id(0) * D + at))
-
-
-@triton.jit
-def double(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """Write twice the input."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2, mask=at < n)
 
 
 def pool_of(gib: int) -> torch.Tensor:
@@ -93,16 +85,3 @@ def test_a_pool_that_takes_half_of_the_memory_tunes() -> None:
     assert bool((pool[slots] == 1.5).all())
     pool[slots] = 1.0
     assert bool((pool == 1).all())
-
-
-def test_large_inputs_and_outputs_tune() -> None:
-    """Inputs and outputs of 44% of the memory tune without a warning, and the launch is right."""
-    n = int(0.22 * free_bytes()) // 4
-    x, out = torch.ones(n, device="cuda"), torch.zeros(n, device="cuda")
-    kernel: Any = asm_autotune(
-        configs=CONFIGS, key=["n"], skip_tuning_below_us=None, effort="quick"
-    )(double)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
-    assert bool((out == 2).all())

@@ -5,8 +5,6 @@ Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` u
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -176,50 +174,6 @@ def test_launch_hooks_see_the_metadata(autotune: Decorator) -> None:
     assert (tuple(launched), value) == ((1, 3, 2), 6)
 
 
-def test_launches_leak_nothing(autotune: Decorator) -> None:
-    """A hundred launches of a known key leave no memory behind."""
-    kernel, x, out = tuned_copy(autotune)
-    tracemalloc.start()
-    try:
-        kernel[grid](x, out, N)
-        gc.collect()
-        before, _ = tracemalloc.get_traced_memory()
-        for _ in range(100):
-            kernel[grid](x, out, N)
-        gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert after - before < 30_000
-
-
-def test_load_hooks_are_called(autotune: Decorator) -> None:
-    """All of Triton's hooks of loading a kernel hear of the one that is launched."""
-    seen: list[tuple[str, str]] = []
-    runtime = triton.knobs.runtime
-    places = [runtime.kernel_load_start_hook, runtime.kernel_load_end_hook]
-
-    def hook_of(place: int, number: int) -> Callable[..., None]:
-        return lambda *told: seen.append((f"{place}.{number}", told[4]))
-
-    hooks = [(places[place], hook_of(place, number)) for place in (0, 1) for number in (0, 1)]
-    for chain, hook in hooks:
-        chain.add(hook)
-    try:
-
-        @triton.jit
-        def fresh(x_ptr, n, BLOCK: tl.constexpr):
-            tl.store(x_ptr + tl.arange(0, BLOCK), n + 77)
-
-        kernel = autotune([triton.Config({"BLOCK": 32})], [])(fresh)
-        kernel[(1,)](torch.empty(32, device="cuda"), 5)
-    finally:
-        for chain, hook in hooks:
-            chain.remove(hook)
-    assert {place for place, _ in seen} == {"0.0", "0.1", "1.0", "1.1"}
-    assert len({hash_ for _, hash_ in seen}) == 1
-
-
 @pytest.mark.parametrize("options", [{"enable_fp_fusion": False}, {"debug": True}])
 def test_launch_options_reach_the_compiler(autotune: Decorator, options: dict[str, Any]) -> None:
     """An option of Triton's among the launch's keywords makes another binary, each time."""
@@ -294,30 +248,6 @@ def test_a_changed_global_is_refused(autotune: Decorator, monkeypatch: pytest.Mo
     monkeypatch.setitem(globals(), "SCALE", tl.constexpr(2))
     with pytest.raises(RuntimeError, match="lobal variable"):
         kernel[(1,)](x, 5)
-
-
-def test_a_changed_closure_is_refused(autotune: Decorator) -> None:
-    """A kernel whose closure has changed raises; one made anew computes with the new value."""
-
-    def made(value: tl.constexpr) -> Any:
-        @triton.jit
-        def stores(x_ptr, n, BLOCK: tl.constexpr):
-            tl.store(x_ptr + tl.arange(0, BLOCK), value)
-
-        return autotune([triton.Config({"BLOCK": 32})], [])(stores)
-
-    x = torch.empty(32, device="cuda")
-    value = tl.constexpr(42)
-    kernel = made(value)
-    for _ in range(2):
-        kernel[(1,)](x, 5)
-        assert x[0].item() == 42
-    value.value = 43
-    with pytest.raises(RuntimeError, match="has changed since we compiled"):
-        kernel[(1,)](x, 5)
-    for number in (7, 7, 8):
-        made(tl.constexpr(number))[(1,)](x, 5)
-        assert x[0].item() == number
 
 
 @pytest.mark.parametrize(

@@ -57,24 +57,6 @@ def test_weights_stay_in_registers(
     assert read_cubin(artifact.cubin).spill_words == 0
 
 
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_gates_are_not_waited_for(lanes: int, settings: Settings, target: Target) -> None:
-    """What the inputs give a step is loaded a step ahead: nothing reads it before the exchange."""
-    steps = compiled(lanes, "fp16", settings, target).outputs["ttgir"].split("scf.while")[2]
-    ahead = re.findall(r"(%\w+) = tt\.load", steps.partition("inline_asm")[0])
-    assert len(ahead) == 3
-    for value in ahead:
-        assert len(re.findall(re.escape(value) + r"\b", steps)) <= 2  # it is, and is handed on
-        assert not re.search(rf"convert_layout {re.escape(value)}\b", steps)
-
-
-def test_parts_are_added_in_registers(settings: Settings, target: Target) -> None:
-    """Parts of a sum pass shared memory once; a reduction stores them in each other's way."""
-    ttgir = compiled(8, "fp16", settings, target).outputs["ttgir"]
-    assert "tt.reduce" not in ttgir
-    assert ttgir.count("tt.split") >= 3
-
-
 @pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize("device", ["A100", "H200", "B200"])
 def test_backward_compiles(device: str, settings: Settings) -> None:
@@ -183,18 +165,6 @@ def test_the_launch_is_cooperative(settings: Settings, target: Target) -> None:
     # As a tuned launch has it, where the option is a keyword among the arguments.
     named = launch_options(gru.kernel, problem.arguments, gru.space())
     assert named - {"num_warps", "num_stages"} == problem.options == {"launch_cooperative_grid"}
-
-
-def test_words_hold_every_tile() -> None:
-    """Room for epochs and both words of every state, whatever the lanes of a config."""
-    for batch in (1, 63, 64, 65):
-        shape = {**SHAPE, "batch": batch, "hidden": 200}
-        words = gru.problem(shape, "fp16", "meta").arguments["words_ptr"].numel()
-        for lanes in (1, 8, 16, 32):
-            tiles = -(-batch // lanes)
-            rounded = -(-batch // 64) * 64
-            assert tiles <= rounded
-            assert rounded + tiles * 2 * 256 * lanes <= words
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])

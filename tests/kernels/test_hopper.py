@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
@@ -25,7 +23,6 @@ from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
     _hopper_attention,
     _hopper_attention_backward,
-    _hopper_attention_walk,
     _hopper_gemm,
     _hopper_gemm_walk,
     attention,
@@ -179,30 +176,6 @@ def test_items_are_dealt_longest_first_and_evenly() -> None:
     _, _, machines = attend(shape, TWO, 5, together=6)
     loads = [sum(step[0] == "load" for step in machine.agents[-1].steps) for machine in machines]
     assert max(loads) <= 1.1 * sum(loads) / len(loads), loads
-
-
-@given(
-    heads=st.integers(1, 80), group=st.integers(1, 4), rows=st.sampled_from([128, 192]),
-    M=st.integers(1, 9000), in_l2=st.integers(1, 80),
-)  # fmt: skip
-def test_heads_dealt_at_once_are_all_or_stay_in_l2(
-    heads: int, group: int, rows: int, M: int, in_l2: int
-) -> None:
-    """Whole groups are dealt at once; more than fit in L2 are where fewer are less even."""
-    heads, in_l2 = heads * group, in_l2 * group
-    chosen = _hopper_attention_walk.heads_together(heads, group, (M, M), rows, in_l2, 132)
-    assert chosen in (heads, in_l2) or chosen % group == 0
-    assert 1 <= chosen <= heads
-    blocks = -(-M // rows)
-    if blocks * heads <= 64 * 132:
-        lengths = -(-np.minimum(rows * np.arange(blocks, 0, -1), M) // 128) + 1
-        shares = {
-            count: _hopper_attention_walk.least_share(
-                _hopper_attention_walk.dealt(lengths, heads, count), 132
-            )
-            for count in (chosen, group, heads)
-        }
-        assert shares[chosen] >= max(shares[group], shares[heads]) * 0.95 - 0.001
 
 
 def small_runs() -> dict[str, Callable[[], Machine]]:

@@ -161,25 +161,6 @@ def launch(**changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({}, "a is on cpu; it must be on a Hopper GPU"),
-        ({"GROUP_A": 64}, r"GROUP_A is 64; it must be one of \(0, 1, 128\)"),
-        ({"GROUP_K": 64}, r"GROUP_K is 64; it must be one of \(0, 128\)"),
-        ({"a_ptr": torch.zeros(1, 64, 520, dtype=torch.uint8)[..., :512]}, "multiples of 16"),
-    ],
-)
-def test_others_are_refused_in_one_line(changed: dict[str, Any], message: str) -> None:
-    """Groups, layouts and devices that the kernel does not take are named, however it is called."""
-    given = launch(**changed)
-    with pytest.raises(ValueError, match=message):
-        _hopper_scaled.in_place_of_plain(given)
-    values = [given.get(name) for name in scaled_matmul.kernel.arg_names]
-    with pytest.raises(ValueError, match=message):
-        scaled_matmul._launch_gluon(*values)
-
-
-@pytest.mark.parametrize(
     ("changed", "fits"),
     [
         ({}, True),

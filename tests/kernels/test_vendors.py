@@ -236,21 +236,6 @@ def test_dequantised_gets_what_it_takes(
 
 
 @pytest.mark.parametrize(
-    ("queries", "vendor", "names"),
-    [(64, True, {"dequantised"}), (63, True, set()), (64, False, set())],
-)
-def test_few_queries_are_not_dequantised_for(
-    queries: int, vendor: bool, names: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decoding has no such candidate, and `vendor=False` leaves it out."""
-    module, found = module_of("attention_fp8"), noted_launches(monkeypatch)
-    shape = {"B": 1, "H": 2, "KV": 1, "M": queries, "N": 80, "D": 16, "causal": 0}
-    given = module.inputs({**shape, "group": 0, "e5m2": 0}, "fp16", "cpu")
-    module.attention_fp8.prepared.ordinary(**given, vendor=vendor)
-    assert found == [names]
-
-
-@pytest.mark.parametrize(
     ("changed", "fits"),
     [
         ({}, True),

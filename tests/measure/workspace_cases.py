@@ -186,17 +186,6 @@ SCALE = Case(
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )
-WALKED_SCALE = Case(
-    kernels.strided_scale,
-    {"out_ptr": (1000,), "x_ptr": (1000,)},
-    {"n": 1000},
-    {
-        "default": {"PROGRAMS": 4, "BLOCK": 32},
-        "more": {"PROGRAMS": 8, "BLOCK": 32},
-        "short": {"PROGRAMS": 8, "BLOCK": 32, **SHORT},
-    },
-    short(lambda c: (c["PROGRAMS"],)),
-)
 SUMS = Case(
     kernels.row_sums,
     {"out_ptr": (100,), "x_ptr": (100, 60)},
@@ -208,30 +197,11 @@ SUMS = Case(
     },
     short(lambda c: (cdiv(100, c["BM"]),)),
 )
-OVERWRITTEN = Case(
-    kernels.overwritten,
-    {"out_ptr": (1024,), "x_ptr": (1024,)},
-    {},
-    {"default": {"BLOCK": 64, "TILE": 64}, "lossy": {"BLOCK": 128, "TILE": 64}},
-    lambda c: (1024 // c["BLOCK"],),
-)
-GROUPED = Case(
-    kernels.grouped_adds,
-    {"dw_ptr": (8, 32), "x_ptr": (20, 32)},
-    {},
-    {
-        "default": {"N": 32, "GROUP": 8},
-        "fewer": {"N": 32, "GROUP": 4},
-        "short": {"N": 32, "GROUP": 4, **SHORT},
-    },
-    short(lambda _: (20,)),
-)
 WORKSPACES = {
     "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
     "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
-    "grouped": (GROUPED, "dw_ptr"),
 }  # fmt: skip
 ORDINARY = {
-    "scale": SCALE, "walked": WALKED_SCALE, "sums": SUMS, "overwritten": OVERWRITTEN,
+    "scale": SCALE, "sums": SUMS,
 }  # fmt: skip

@@ -128,14 +128,6 @@ def scale(x_ptr, out_ptr, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def strided_scale(x_ptr, out_ptr, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
-    """Write an ordinary output by few programs, in steps of all of them."""
-    for start in range(tl.program_id(0) * BLOCK, n, PROGRAMS * BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2.0, mask=at < n)
-
-
-@triton.jit
 def row_sums(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Write an ordinary output of sums: each row is summed whole, whatever the tile."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -149,13 +141,6 @@ def row_sums(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
-def chunk_adds(x_ptr, sums_ptr, n, BLOCK: tl.constexpr):
-    """Add to an output that a config's hook has zeroed."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.atomic_add(sums_ptr, tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0)))
-
-
-@triton.jit
 def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Sum the rows of a program by descriptors, one block of rows a program."""
     pid_m, pid_n = tl.program_id(0), tl.program_id(1)
@@ -163,21 +148,3 @@ def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     out = tl.make_tensor_descriptor(dw_ptr, [tl.num_programs(0), N], [N, 1], [1, BN])
     total = tl.sum(x.load([pid_m * BM, pid_n * BN]), 0)
     out.store([pid_m, pid_n * BN], total[None, :])
-
-
-@triton.jit
-def overwritten(x_ptr, out_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """Write an ordinary output, right with one tile a program: the next overwrite the first."""
-    pid = tl.program_id(0)
-    at = tl.arange(0, TILE)
-    for tile in range(BLOCK // TILE):
-        x = tl.load(x_ptr + pid * BLOCK + tile * TILE + at)
-        tl.store(out_ptr + pid * TILE + at, x * 2.0)
-
-
-@triton.jit
-def grouped_adds(x_ptr, dw_ptr, N: tl.constexpr, GROUP: tl.constexpr):
-    """Add rows to one of GROUP rows of sums."""
-    row = tl.program_id(0)
-    columns = tl.arange(0, N)
-    tl.atomic_add(dw_ptr + row % GROUP * N + columns, tl.load(x_ptr + row * N + columns))

@@ -121,35 +121,6 @@ def reference(arguments):
 """
 
 
-COVERED = """
-import torch, triton, triton.language as tl
-from asmtune import Config, Problem, Space
-
-@triton.jit
-def kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    row, at = tl.program_id(0), tl.arange(0, BLOCK)
-    inside = at < cols
-    x = tl.load(x_ptr + row * cols + at, mask=inside, other=-float("inf"))
-    y = tl.exp(x - tl.max(x, 0))
-    tl.store(y_ptr + row * cols + at, y / tl.sum(y, 0), mask=inside)
-
-OUTPUTS = ("y_ptr",)
-DTYPES = ("fp32",)
-SHAPES = ({"rows": 4096, "cols": 100},)
-
-def space():
-    return Space({"BLOCK": (128,), "num_warps": (4,)}, default=Config({"BLOCK": 128}))
-
-def problem(shape, dtype, device):
-    x = torch.randn(shape["rows"], shape["cols"], device=device)
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": shape["cols"]}
-    return Problem(kernel, arguments, (shape["rows"],), shape, "covered")
-
-def reference(arguments):
-    return arguments["x_ptr"].double().softmax(1)
-"""
-"""A softmax of rows that one block covers."""
-
 PRODUCT = (Path(__file__).parents[3] / "kernels" / "tiled_matmul.py").read_text()
 PRODUCT_FAULTS = {
     "mask": [
@@ -232,30 +203,6 @@ def test_right_kernels_have_no_cause(
     found = found_in(kernel)
     assert not found.wrong, found.text()
     assert set(findings(found).values()) == {"fine"}, found.text()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("replacements", "cause"),
-    [
-        ([], ""),
-        ([('other=-float("inf")', "other=0.0")], "mask"),
-        ([("mask=inside)", "mask=at < cols - 1)")], "bounds"),
-    ],
-)
-def test_one_block_that_covers_a_row(
-    replacements: list[tuple[str, str]],
-    cause: str,
-    tmp_path: Path,
-    found_in: Callable[[str], Diagnosis],
-) -> None:
-    """No size is larger than a block that must cover it, and its mask is tried with one less."""
-    found = found_in(planted(tmp_path, replacements, COVERED))
-    assert found.wrong == bool(cause), found.text()
-    assert (found.cause.cause if found.cause else "") == cause, found.text()
-    if cause != "bounds":
-        tried = "(rows=16, cols=128), and each one more (cols: one less)"
-        assert tried in found.findings[0].tried
 
 
 @pytest.mark.slow

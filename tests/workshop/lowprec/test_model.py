@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from asmtune.base.errors import InputError
 from asmtune.workshop.lowprec import (
     Fp8Linear,
     dequantize,
@@ -159,41 +156,3 @@ def test_a_trace_is_the_same_where_layers_work_in_place() -> None:
     assert found == trace(other, x)
     assert [each.name for each in found.layers] == ["linear", "act"]
     assert found.output.elements == 8 * 64
-
-
-class Cast(nn.Linear):
-    """A layer that casts its input to a dtype of its own, so that it has no run in fp64."""
-
-    def __init__(self) -> None:
-        super().__init__(2, 2)
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output in fp32."""
-        return super().forward(values.float())
-
-
-def scripted() -> nn.Module:
-    """A model with a ScriptModule inside."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return nn.Sequential(torch.jit.script(nn.ReLU()))
-
-
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [
-        (lambda: with_fp8(transformer(), ["1"]), "'1' is no nn.Linear"),
-        (
-            lambda: trace(nn.Sequential(nn.ReLU()), torch.ones(2), reference=nn.Sequential()),
-            "'0'",
-        ),
-        (lambda: trace(abs, torch.ones(2)), "give an nn.Module"),
-        (lambda: trace(Cast(), torch.ones(2)), "reference in fp64: its run: RuntimeError"),
-        (lambda: trace(scripted(), torch.ones(2)), "'0' is a ScriptModule"),
-    ],
-)
-def test_bad_use_is_one_line(use: Callable[[], Any], message: str) -> None:
-    """Names that are no layer's, and models that cannot be traced, are refused in one line."""
-    with pytest.raises(InputError, match=message) as caught:
-        use()
-    assert "\n" not in str(caught.value)

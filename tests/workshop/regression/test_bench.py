@@ -146,25 +146,6 @@ def test_a_row_that_hangs(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
     assert [row.subject.shape["n"] for row in run.rows] == [300]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("{}/doubled.py",), "--output run.json"),
-        (("{}/doubled.py", "-o", "{}/none/run.json"), "no such folder"),
-        (("matmull", "-o", "{}/r.json"), "'matmull'"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--arg", "x=1"), "--arg is for a function"),
-        (("{}/doubled.py:kernel", "-o", "{}/r.json", "--shape", "n=1"), "give a function --arg"),
-        (("{}/doubled.py:kernel", "-o", "{}/r.json", "--arg", "x=1"), "no parameter 'x'"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "lacks n"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--processes", "0"), "--processes"),
-    ],
-)
-def test_bad_input(arguments: Sequence[str], says: str, commands: Commands) -> None:
-    """Each is refused in one line, and nothing is written."""
-    assert says in commands.refused("bench", *arguments)
-    assert not (commands.folder / "r.json").exists()
-
-
 HOSTS = """
 import torch, triton
 import triton.language as tl
