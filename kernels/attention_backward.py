@@ -46,8 +46,7 @@ from asmtune.kernels._attention import (
     seen,
     store_rows,
 )
-from asmtune.kernels._attention_backward import key_gradients
-from asmtune.kernels._attention_backward_q import query_gradient
+from asmtune.kernels._attention_backward_q import key_gradients, query_gradient
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_keys
 from asmtune.kernels._common import doubled, is_expanded, is_hopper, problems

@@ -46,15 +46,17 @@ from asmtune.kernels._attention import (
     row_stride,
     store_rows,
 )
-from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch, scale_layout
-from asmtune.kernels._attention_dequantised import dequantised as by_attention
 from asmtune.kernels._attention_fp8 import (
+    LEAST_QUERIES,
     channel_scales,
+    launch,
     merged,
     part_of,
+    scale_layout,
     scaled_queries,
     walk_spans,
 )
+from asmtune.kernels._attention_fp8 import dequantised as by_attention
 from asmtune.kernels._attention_host import Attending, Window
 from asmtune.kernels._attention_space import of_fp8, room_for_parts
 from asmtune.kernels._common import by_name, forward_only, processors, tuners

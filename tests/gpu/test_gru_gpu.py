@@ -12,7 +12,7 @@ from asmtune.core.dtypes import dtype_of
 from asmtune.workshop.kernel_checks.tolerances import excess
 from tests.kernels.accuracy import case_of, launched_with, module_of
 
-MODULE, WALK = module_of("gru"), module_of("_gru_backward_walk")
+MODULE, WALK = module_of("gru"), module_of("_gru_backward")
 
 
 def config(units: int, lanes: int, split: int, teams: int, warps: int) -> Config:
@@ -68,7 +68,7 @@ def test_programs_exchange_gradients(name: str, shape: dict[str, int], dtype: st
     torch.manual_seed(7)
     given = WALK.problem(shape, dtype, "cuda").arguments
     tensors = [given[f"{name}_ptr"] for name in ("factors", "keep", "dy", "weight")]
-    with launched_with(CONFIGS[name], "_gru_backward_walk"):
+    with launched_with(CONFIGS[name], "_gru_backward"):
         made = WALK.state_gradients(*tensors)
         again = WALK.state_gradients(*tensors)
     rows = {"fp32": "tf32 weights" if dtype == "fp32" else f"{dtype} recurrent"}

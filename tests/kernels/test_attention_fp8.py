@@ -7,7 +7,7 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.kernels import _attention_dequantised, attention_fp8
+from asmtune.kernels import _attention_fp8, attention_fp8
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.inputs import LAYOUTS
 from tests.interpreter import Interpreter
@@ -77,10 +77,10 @@ def widened() -> list[str]:
             for dtype in (torch.float16, torch.bfloat16):
                 for name, laid in LAYOUTS.items():
                     want = attention_fp8.dequantised(laid(x), scale, dtype)
-                    got = _attention_dequantised.widened(laid(x), scale, dtype)
+                    got = _attention_fp8.widened(laid(x), scale, dtype)
                     if not torch.equal(got, want):
                         wrong.append(f"{scales} {kind} {dtype} {name}")
-    empty = _attention_dequantised.widened(x[:, :, :0], scale[:, :, :1], torch.float16)
+    empty = _attention_fp8.widened(x[:, :, :0], scale[:, :, :1], torch.float16)
     return wrong + ["no keys"] * (empty.shape != (2, 3, 0, dim))
 
 

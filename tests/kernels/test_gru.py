@@ -14,7 +14,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import _gru, _gru_backward, _gru_backward_walk, gru
+from asmtune.kernels import _gru, _gru_backward, gru
 from asmtune.kernels._gru import grid, most_units
 from asmtune.runtime.checks import launch_options
 from tests.interpreter import Interpreter
@@ -78,7 +78,7 @@ def test_factors_are_not_waited_for(
     lanes: int, words: int, settings: Settings, target: Target
 ) -> None:
     """Factors are loaded a step ahead, the weights stay in registers, and nothing spills."""
-    problem = _gru_backward_walk.problem(SHAPE, "fp16", "meta")
+    problem = _gru_backward.problem(SHAPE, "fp16", "meta")
     split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
     artifact = artifact_of(problem, config(LANES=lanes, **split), settings, target)
     assert read_cubin(artifact.cubin).spill_words == 0
@@ -134,7 +134,7 @@ def test_too_many_units_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_configs_run_at_once(monkeypatch: pytest.MonkeyPatch, sms: int) -> None:
     """A space has no config of more programs than the GPU has multiprocessors."""
     monkeypatch.setattr(_gru, "processors", lambda _: sms)
-    for module in (gru, _gru_backward_walk):
+    for module in (gru, _gru_backward):
         given = module.problem({**SHAPE, "hidden": 512, "batch": 1}, "fp16", "meta").arguments
         units = [one.kwargs["UNITS"] for one in module.space().configs(**given)]
         assert max(-(-512 // held) for held in units) <= sms

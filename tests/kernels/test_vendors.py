@@ -221,8 +221,8 @@ def test_dequantised_gets_what_it_takes(
             assert k.dtype == v.dtype == kind
             return exact(q.double(), k.double(), v.double(), **more).to(kind)
 
-        monkeypatch.setattr("asmtune.kernels._attention_dequantised.attention", attend)
-        monkeypatch.setattr("asmtune.kernels._attention_dequantised.widened", module.dequantised)
+        monkeypatch.setattr("asmtune.kernels._attention_fp8.attention", attend)
+        monkeypatch.setattr("asmtune.kernels._attention_fp8.widened", module.dequantised)
         noted_launches(monkeypatch, called=True)
         wide = [x.double() for x in given]
         want = module.baseline(*wide, **options)
