@@ -14,7 +14,6 @@ of 8 up to 256, in fp32 up to 128; the key heads divide the heads, and each serv
 A tile has the next power of 2 of columns, whose products are computed as well.
 Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; softmax in fp32.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
 Source: Dao, FlashAttention-2, arXiv:2307.08691; Triton's tutorial 06.
 Backward: `attention_backward`.
 """

@@ -18,7 +18,6 @@ Shapes: dy, q and y are (batch, heads, queries, dim), k and v (batch, key heads,
 lse is (batch, heads, queries): logarithms to base 2, as `attention` keeps them.
 Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all but lse, which is fp32.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
 Source: Dao, FlashAttention-2, arXiv:2307.08691, with its loops apart.
 """
 

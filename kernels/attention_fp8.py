@@ -16,8 +16,6 @@ Dtypes: q fp16 or bf16; k and v e4m3 or e5m2, each its own; scales fp32, above 0
 Accuracy: against float64 of the same bytes and scales an error is within 2e-3 of the value plus
 2e-3 of the largest one in fp16, 1.6e-2 each in bf16, as of attention.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes, devices or groups do not fit, or an option is out of
-bounds.
 Source: as of attention; splits after Flash-Decoding (Dao et al.,
 https://pytorch.org/blog/flash-decoding/); scales in place of values as in FlashAttention-3,
 arXiv:2407.08608, 3.3.

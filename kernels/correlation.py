@@ -9,8 +9,6 @@ Shapes: src0 and src1 are (channels, height, width); the result is (shifts, heig
 Dtypes: int8; sums are int32, exact.
 Layout: planes at any stride; what has gaps within its planes is copied. Words are used where
 the width, strides and addresses are multiples of 4, pixels elsewhere.
-Errors: ValueError for other dtypes or shapes, tensors of two devices, or sums that could leave
-32 bits.
 Source: the correlation kernel of AI-Bench8; Mayer et al., A large dataset to train
 convolutional networks for disparity, CVPR 2016.
 """

@@ -162,16 +162,6 @@ def test_loops_by_their_ttir(funnel: Funnel, n: int, expected: bool) -> None:
     assert small_us(problem, H200, HOST, lambda: Work.unread((1, 1, 1))) is None
 
 
-def test_addresses_tell_no_product() -> None:
-    """Where tensors hold whole numbers alone, they may be addresses: TTIR is asked for."""
-    problem = multiplied(16, 16, 16)
-    named = {n: v.to(torch.int64) if hasattr(v, "to") else v for n, v in problem.arguments.items()}
-    asked: list[int] = []
-    behind = Problem(product, named, (1,), problem.shape)
-    assert small_us(behind, H200, HOST, lambda: asked.append(1)) is None
-    assert asked == [1]
-
-
 SPACE = Space(
     {
         "BLOCK_M": (16, 64, 128),

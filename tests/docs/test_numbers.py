@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 import pytest
 
 from website import tables
-from website.blocks import PageError, pages
-from website.files import RESULTS, TABLES, results
+from website.blocks import pages
+from website.files import TABLES, results
 from website.numbers import written
 
 PAGE = Path("page.md")
@@ -48,16 +47,6 @@ def test_figures_of_the_front_page() -> None:
     assert "*" not in table
 
 
-def test_commands_are_those_of_the_files() -> None:
-    """The table of sources has each file's own command, without where it wrote, and its device."""
-    text = TABLES["sources"]()
-    recorded = json.loads((RESULTS / "aibench8.json").read_text())["meta"]
-    command = recorded["command"].replace(".__main__", "").partition(" --output")[0]
-    assert f"| `{command}` | {recorded['device']} | " in text
-    assert "__main__" not in text
-    assert "--output" not in text
-
-
 def test_every_table_is_used() -> None:
     """A table that no page shows would be held to nothing."""
     text = "".join(page.read_text() for page in pages())
@@ -71,19 +60,6 @@ def test_tables_are_written() -> None:
     assert "| `asm_autotune` | " in made
     assert made.startswith("a\n<!-- table")
     assert made.endswith("<!-- end -->\nb")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<!-- table: absent -->\n<!-- end -->",
-        "<!-- table: launches -->\nno end",
-    ],
-)
-def test_marks_that_name_nothing(text: str) -> None:
-    """A mark of no table, or without an end, is refused with the page's name."""
-    with pytest.raises(PageError, match=r"^page\.md"):
-        written(text, PAGE)
 
 
 def test_slower_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,34 +126,6 @@ def test_copies_of_every_rank(rank: int, dtype: torch.dtype, padding: str) -> No
     assert is_native(kernel)
 
 
-def test_descriptors_that_a_kernel_makes() -> None:
-    """Their memory is from the program's allocator, at each launch."""
-
-    @triton.jit
-    def doubled(x, y, n, B: tl.constexpr):
-        source = tl.make_tensor_descriptor(x, [n], [1], [B])
-        target = tl.make_tensor_descriptor(y, [n], [1], [B])
-        at = tl.program_id(0) * B
-        target.store([at], source.load([at]) * 2)
-
-    asked: list[int] = []
-
-    def allocator(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        asked.append(size)
-        return torch.empty(size, dtype=torch.int8, device="cuda")
-
-    triton.set_allocator(allocator)
-    kernel = asm_autotune([Config({"B": 128})], ["n"])(doubled)
-    for trial in range(5):
-        x = random(1000)
-        y = torch.empty_like(x)
-        before = len(asked)
-        kernel[(8,)](x, y, 1000)
-        torch.testing.assert_close(y, x * 2)
-        assert len(asked) == before + 1
-        assert is_native(kernel) == (trial > 0)
-
-
 def test_a_million_launches_keep_no_memory() -> None:
     """Descriptors over tensors that come and go leave nothing behind."""
     kernel, b = tuned(), random(64, 64)

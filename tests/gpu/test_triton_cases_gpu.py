@@ -121,23 +121,6 @@ def test_ir_override(autotune: Decorator, tmp_path: Path, stage: str, as_keyword
     torch.testing.assert_close(out, x * 20)
 
 
-@pytest.mark.parametrize("right", [False, True])
-def test_ir_override_is_checked(autotune: Decorator, tmp_path: Path, right: bool) -> None:
-    """Beside other configs, a file that computes something else is never launched for the user."""
-    edit = (".version", "// edited\n.version") if right else EDITS["ptx"]
-    listed = [
-        triton.Config({"BLOCK": 128}),
-        triton.Config({"BLOCK": 32}, ir_override=edited("ptx", tmp_path, edit)),
-    ]
-    kernel = autotune(listed, ["n"])(tenfold)
-    x, out = vectors()
-    for _ in range(3):
-        kernel[grid](x, out, n=N)
-        torch.testing.assert_close(out, x * 10)
-    if not right:
-        assert kernel.best_config.kwargs["BLOCK"] == 128
-
-
 def tuned_copy(autotune: Decorator) -> tuple[Any, torch.Tensor, torch.Tensor]:
     """`copy`, tuned, with its arguments."""
     kernel = autotune(configs(), ["n"])(copy)
@@ -172,19 +155,6 @@ def test_launch_hooks_see_the_metadata(autotune: Decorator) -> None:
     kernel[(1, 3, 2)](x, 7)
     ((launched, value),) = [(told["grid"], told["value"]) for told in seen]
     assert (tuple(launched), value) == ((1, 3, 2), 6)
-
-
-@pytest.mark.parametrize("options", [{"enable_fp_fusion": False}, {"debug": True}])
-def test_launch_options_reach_the_compiler(autotune: Decorator, options: dict[str, Any]) -> None:
-    """An option of Triton's among the launch's keywords makes another binary, each time."""
-    kernel, x, out = tuned_copy(autotune)
-    usual = kernel[grid](x, out, N)
-    for _ in range(2):
-        out.zero_()
-        other = kernel[grid](x, out, N, **options)
-        assert torch.equal(out, x)
-    assert other.hash != usual.hash
-    assert kernel[grid](x, out, N).hash == usual.hash
 
 
 def test_pre_run_hooks_are_called(autotune: Decorator) -> None:
@@ -227,27 +197,6 @@ def test_known_launches_compile_nothing(
     kernel[grid](x, out[1:], N - 16)
     torch.cuda.synchronize()
     assert torch.equal(out[1 : N - 15], x[: N - 16])
-
-
-SCALE = tl.constexpr(1)
-
-
-@triton.jit
-def by_global(x_ptr, n, BLOCK: tl.constexpr):
-    """Store a global's value."""
-    tl.store(x_ptr + tl.arange(0, BLOCK), SCALE)
-
-
-def test_a_changed_global_is_refused(autotune: Decorator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that was compiled with another value of a global raises, as Triton's does."""
-    kernel = autotune([triton.Config({"BLOCK": 32})], [])(by_global)
-    x = torch.empty(32, device="cuda")
-    for _ in range(3):
-        kernel[(1,)](x, 5)
-        assert x[0].item() == 1
-    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(2))
-    with pytest.raises(RuntimeError, match="lobal variable"):
-        kernel[(1,)](x, 5)
 
 
 @pytest.mark.parametrize(

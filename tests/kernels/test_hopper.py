@@ -299,19 +299,6 @@ def test_products_stay_in_flight(
     assert code.count("ATOMG.E.ADD") == (config.kwargs["SPLIT_K"] > 1) * config.kwargs["CONSUMERS"]
 
 
-@pytest.mark.slow(seconds=12)
-@pytest.mark.parametrize("D", [64, 128])
-def test_softmax_runs_under_products(D: int, settings: Settings) -> None:
-    """Powers of 2 are computed after the wait for the scores, before that for the values."""
-    shape = heads(1, 16, 4, 4096, 4096, D, 0)
-    config = _hopper_attention.space().first(**shape)
-    code = compiled(_hopper_attention, shape, config, settings)
-    under = re.findall(
-        r"WARPGROUP.DEPBAR.LE gsb0, 0x1 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x0", code, re.DOTALL
-    )
-    assert [part.count("MUFU.EX2") for part in under] == [66, 66]
-
-
 @pytest.mark.slow(seconds=16)
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("D", [64, 128])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -120,38 +119,6 @@ def test_odd_launches_with_a_bias_compile(
     problem = with_bias(extents, groups, torch.float32, fast)
     for config in (configs(groups, fast, 4)[0], configs(groups, fast, 4)[-1]):
         assert "QGMMA" in machine_code(problem, config, settings)  # which refuses spills
-
-
-_PRODUCT = r"QGMMA\S+ R\d+, gdesc\[UR\d+\], R\d+, gsb0 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x(\d)"
-
-
-@pytest.mark.slow(seconds=8)
-def test_scales_are_applied_while_others_multiply(settings: Settings) -> None:
-    """A product of 128 of K begins at zero, and is scaled and added by one FMA an element."""
-    problem = _hopper_scaled.problem(shape_of(BLOCK), "fp8e4nv", "meta")
-    (config,) = (
-        c
-        for c in configs(BLOCK, False)
-        if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"], c.kwargs["STAGES"]) == (128, 256, 4)
-    )
-    code = machine_code(problem, config, settings)
-    assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["0"] * 4
-    # Each warpgroup begins the left and the right product in the same registers.
-    begun = re.findall(r"QGMMA\.64x128x32\S+ (R\d+), gdesc\[UR\d+\], RZ, !UPT ;", code)
-    assert len(begun) == 4
-    assert begun[0] == begun[1]
-    assert begun[2] == begun[3]
-    loop = re.search(r"RZ, !UPT.*?SYNCS\.ARRIVE.*?BRA", code, re.DOTALL)
-    assert loop is not None
-    assert loop[0].count(" FFMA ") == 128
-
-
-@pytest.mark.slow(seconds=8)
-def test_fast_products_stay_in_flight(settings: Settings) -> None:
-    """A product of the hot loop waits for the one before alone."""
-    problem = _hopper_scaled.problem(shape_of(TENSOR), "fp8e4nv", "meta")
-    code = machine_code(problem, configs(TENSOR, True)[0], settings)
-    assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["1", "1"]
 
 
 def launch(**changed: Any) -> dict[str, Any]:

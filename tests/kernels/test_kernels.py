@@ -22,7 +22,7 @@ PARTS = (
     *("kernel", "space", "SHAPES", "DTYPES", "DEFAULT", "OUTPUTS"),
     *("inputs", "problem", "baseline", "reference", "_tuned"),
 )
-SAID = ("Shapes", "Dtypes", "Layout", "Errors", "Source")
+SAID = ("Shapes", "Dtypes", "Layout", "Source")
 """Parts of a module's docstring."""
 
 PRODUCTS = (

@@ -155,16 +155,6 @@ def test_linear_is_the_same_kernel() -> None:
     assert problem.arguments["ACTIVATION"] == "gelu"
 
 
-def test_cublas_gets_fp32_as_it_lies() -> None:
-    """Our kernel takes fp32 along K alone, by a copy; cuBLAS takes either, and may be called."""
-    a, b = (torch.empty(512, 512, device="meta") for _ in range(2))
-    alone = product("matmul", a, b, None, "none")
-    beside = product("matmul", a, b, None, "none", vendor=True)
-    assert (alone.b.stride()[1:], beside.b.stride()[1:]) == ((1, 512), (512, 1))
-    given = beside.arguments(torch.empty(1, 512, 512, device="meta"))
-    assert (given["LAYOUT"], given["MULTIPLE_STRIDES"]) == ("kn", 16)
-
-
 @pytest.mark.parametrize("setting", ["ieee", "tf32"])
 def test_cublas_multiplies_fp32_as_our_kernel_does(
     setting: str, monkeypatch: pytest.MonkeyPatch

@@ -338,16 +338,6 @@ def test_bits_equal() -> None:
                 assert not exact or "check='bits' allows no bit to differ" in str(found)
 
 
-def test_bits_equal_of_an_unsteady_default() -> None:
-    """Where two runs of the default differ in their bits no config passes, and a note says why."""
-    tensors = vectors(100)
-    with checker_of(tensors, ADD, bits_equal=True) as checker:
-        assert checker.set_reference(noisy(tensors["out"], 1e-6)) is None
-        said = str(checker.check(lambda: tensors["out"].copy_(tensors["x"])))
-        assert "differs in its bits between two runs of the default" in said
-        assert any("leave check='bits' out" in note for note in checker.notes)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
 def test_garbage_is_not_checked(dtype: torch.dtype) -> None:
     """An argument that holds something else after each run is left alone, and a note says so."""
@@ -575,21 +565,6 @@ def test_arguments_in_any_wrapping(wrap: Callable[[Tensor], tuple[Any, str]]) ->
     said, _ = judged(arguments, effects(writes=name), fill(tensor, 7), *others)
     assert has(said, "wrong_output", f"112 of 256 elements of {name} stay unwritten")
     assert torch.equal(tensor, before)
-
-
-def test_what_has_no_elements_or_is_no_tensor_is_passed_over() -> None:
-    """Empty tensors cost nothing; a pointer of another library is noted, for it is not kept."""
-
-    class Foreign:
-        dtype = torch.float32
-
-        def data_ptr(self) -> int:
-            return 0
-
-    arguments = {"empty": torch.zeros(0, 5), "foreign": Foreign(), "out": torch.zeros(4)}
-    found = effects(writes="empty foreign out")
-    _, notes = judged(arguments, found, fill(arguments["out"]), restore_value=("empty",))
-    assert notes == "foreign is no PyTorch tensor: neither saved nor checked"
 
 
 def test_memory_of_no_argument_is_noted() -> None:

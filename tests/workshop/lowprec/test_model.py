@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -129,30 +127,3 @@ def test_conversion_keeps_modes_and_shared_layers() -> None:
     assert made[0] is made[2]
     assert not any(module.training for module in made.modules())
     assert isinstance(with_fp8(linear), Fp8Linear)
-
-
-class Residual(nn.Module):
-    """Updates its layers' outputs in place, and returns a mapping whose first tensor is a mask."""
-
-    def __init__(self, *, inplace: bool) -> None:
-        super().__init__()
-        self.linear, self.act = nn.Linear(64, 64), nn.Hardswish(inplace=inplace)
-        self.inplace_sum = inplace
-
-    def forward(self, x: torch.Tensor) -> dict[str, Any]:
-        """Return a mask and the sum."""
-        y = self.act(self.linear(x))
-        y = y.add_(x) if self.inplace_sum else y + x
-        return {"mask": torch.ones(3, dtype=torch.int64), "y": (y,)}
-
-
-def test_a_trace_is_the_same_where_layers_work_in_place() -> None:
-    """Errors are those of a layer's output before what comes after it changes it."""
-    torch.manual_seed(0)
-    model, other = Residual(inplace=True).bfloat16(), Residual(inplace=False).bfloat16()
-    other.load_state_dict(model.state_dict())
-    x = torch.randn(8, 64).bfloat16()
-    found = trace(model, x)
-    assert found == trace(other, x)
-    assert [each.name for each in found.layers] == ["linear", "act"]
-    assert found.output.elements == 8 * 64

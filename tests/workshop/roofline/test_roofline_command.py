@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -87,34 +85,3 @@ def test_several_kernels_and_shapes(kernels: Commands) -> None:
     made = document(kernels, "{}/doubled.py", "{}/rows.py", "--shapes", "{}/shapes.txt")
     shapes = [entry["shape"] for entry in made["entries"]]
     assert shapes == [{"n": 1000}, {"n": 2000}, {"rows": 64}]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "Missing argument 'KERNEL...'"),
-        (("matmull",), "unknown kernel 'matmull': the kernels are .*mean matmul?"),
-        (("{}/plain.py:plain",), "plain: its grid is not known; give it as --grid"),
-        (("{}/broken.py",), "doubled n=4096: no config of doubled"),
-        ((*SMALL, "--target", "H2000"), "target 'H2000' is unknown"),
-        ((*SMALL, "--dtype", "fp64"), "does not support fp64"),
-        (("{}/doubled.py", "--shape", "m=4"), "--shape: kernel doubled: the shape lacks n"),
-        (("{}/doubled.py", "--shape", "n=-4"), "kernel doubled: n is -4; expected a whole number"),
-        (("{}/doubled.py", "{}/rows.py", "--shape", "n=4"), "no shape fits kernel rows: give"),
-        (("{}/doubled.py", "--shapes", "{}/none.txt"), "none.txt: No such file"),
-        ((*SMALL, "-o", "{}/r.gif"), "r.gif: '.gif' tells no form: name it .svg, .png, .json"),
-        ((*SMALL, "-o", "{}/r.svg", "-o", "{}/none/r.json"), "none/r.json: no such folder"),
-        ((*SMALL, "-o", "{}/r.svg", "-o", "{}/r.svg"), "r.svg: --output is that file"),
-        ((*SMALL, "--format", "png"), "a terminal cannot show it; give a file with --output"),
-        ((*SMALL, "--format", "gif"), "--format"),
-    ],
-)
-def test_bad_input(kernels: Commands, arguments: tuple[str, ...], says: str) -> None:
-    """Each mistake is told in one line, and nothing is written."""
-    (kernels.folder / "other").mkdir()
-    shutil.copy(kernels.folder / "doubled.py", kernels.folder / "other" / "doubled.py")
-    before = sorted(kernels.folder.iterdir())
-    line = kernels.refused("roofline", *arguments)
-    assert re.search(says.replace("(", r"\(").replace("?", r"\?"), line), line
-    left = [path for path in kernels.folder.iterdir() if path.name != "__pycache__"]
-    assert sorted(left) == [path for path in before if path.name != "__pycache__"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -19,8 +18,6 @@ from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.roofline.survey import RooflineSubject, Survey
 from tests.tuning_support import BEST, DEFAULT, DEVICE, problem, space
 from tests.workload.workload_kernels import jagged
-
-BROKEN = Config({"BLOCK": 3, "FLAW": 0})
 
 
 @pytest.fixture
@@ -118,27 +115,3 @@ def test_a_default_that_cannot_run(survey: Survey) -> None:
     assert (made.before, made.speedup, made.moved) == (None, None, False)
     assert made.after.us == 10.0
     assert "cannot run: threads" in made.notes[0]
-
-
-def test_one_that_fails_stops_no_other(survey: Survey) -> None:
-    """A tuned config that does not compile is told by its launch's name; the others have points."""
-    good = subject(StoreLookup("hit", record((BEST, 10.0))))
-    bad = subject(StoreLookup("hit", record((BROKEN, 10.0))))
-    chart = survey.chart([bad, good])
-    assert [entry.after.config for entry in chart.entries] == [BEST]
-    ((name, why),) = chart.failures
-    assert name == "add n=4096"
-    assert f"the tuned config ({BROKEN}) cannot run" in why
-    assert [roof.name for roof in chart.roofs] == ["DRAM", "L2", "fp32"]
-
-
-def test_a_kernel_of_which_nothing_can_be_read(
-    survey: Survey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither FLOPs nor bytes: there is no place for it, and that is said."""
-    from asmtune.ir.ttir.work import Work
-    from asmtune.predict.prune.front import ProblemAnalysis
-
-    monkeypatch.setattr(ProblemAnalysis, "works", lambda *_: [Work.unread((1, 1, 1))])
-    with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):
-        survey.entry(subject(StoreLookup("hit", record((BEST, 10.0)))))
