@@ -31,7 +31,7 @@ from asmtune.kernels._attention import (
     store_rows,
 )
 from asmtune.kernels._attention_host import Attending
-from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels._attention_spec import of_queries
 from asmtune.runtime.decorator import asm_autotune
 
 _PLAIN = (

@@ -31,7 +31,7 @@ from torch.compiler import is_dynamo_compiling
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -43,8 +43,7 @@ from asmtune.kernels._attention import (
     walk_spans,
 )
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_reference import cudnn, flash, has_vendor, in_place
-from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels._attention_spec import cudnn, flash, has_vendor, in_place, of_queries
 from asmtune.kernels._common import (
     beside,
     doubled,

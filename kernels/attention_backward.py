@@ -34,7 +34,7 @@ from torch.compiler import is_dynamo_compiling
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -47,7 +47,7 @@ from asmtune.kernels._attention import (
 )
 from asmtune.kernels._attention_backward_q import key_gradients, query_gradient
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_space import of_keys
+from asmtune.kernels._attention_spec import of_keys
 from asmtune.kernels._common import doubled, is_expanded, is_hopper, problems
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls

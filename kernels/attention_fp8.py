@@ -34,7 +34,7 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -56,7 +56,7 @@ from asmtune.kernels._attention_fp8 import (
 )
 from asmtune.kernels._attention_fp8 import dequantised as by_attention
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_space import of_fp8, room_for_parts
+from asmtune.kernels._attention_spec import of_fp8, room_for_parts
 from asmtune.kernels._common import by_name, forward_only, processors, tuners
 from asmtune.kernels._fp8 import FORMATS, NAMES, typed
 from asmtune.kernels._scaled import check_kinds, extent_of_group

@@ -30,7 +30,7 @@ from asmtune.kernels import (
     scaled_matmul,
 )
 from asmtune.kernels._attention_host import Attending
-from asmtune.kernels._attention_reference import attend
+from asmtune.kernels._attention_spec import attend
 from asmtune.runtime.options import numbers
 from asmtune.workshop.kernel_checks.tolerances import excess
 

@@ -1,12 +1,8 @@
-"""Kernels that fault, hang, write nothing or the wrong thing on one config, on a real GPU.
-
-Each test says on the terminal what came of every config.
-"""
+"""Kernels that fault, hang, write nothing or the wrong thing on one config, on a real GPU."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -19,22 +15,9 @@ from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench.base import TimingCandidate
 from asmtune.measure.bench.dedup import open_bench
 from tests.gpu import fault_kernels as kernels
-from tests.gpu.fault_kernels import FAULT, HANG, NOTHING, WRONG, Prepared
-
-Say = Callable[[str], None]
+from tests.gpu.fault_kernels import FAULT, HANG, NOTHING, WRONG
 
 EVERYWHERE = pytest.mark.parametrize("isolate", [False, True], ids=["here", "in a child"])
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Say:
-    """Write a line on the terminal, whatever pytest captures."""
-
-    def write(text: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"\n{request.node.name}: {text}")
-
-    return write
 
 
 @pytest.fixture(scope="session")
@@ -43,11 +26,8 @@ def here() -> Target:
     return match_device(torch.cuda.get_device_name()) or load_target("H200")
 
 
-def kinds(outcomes: Sequence[Outcome], say: Say) -> list[str]:
-    """The kind of failure of each, or "timed"; all told on the terminal."""
-    for config, result in outcomes:
-        timed = isinstance(result, Measurement)
-        say(f"{config}: {f'{result.median_us:.1f} us' if timed else result}")
+def kinds(outcomes: Sequence[Outcome]) -> list[str]:
+    """The kind of failure of each, or "timed"."""
     return [r.kind if isinstance(r, Failure) else "timed" for _, r in outcomes]
 
 
@@ -57,14 +37,7 @@ def quickest(outcomes: Sequence[Outcome]) -> Config:
     return min(timed, key=lambda measurement: measurement.median_us).config
 
 
-def is_fault_free(prepared: Prepared, say: Say) -> bool:
-    """Say if this process's tensors and CUDA context are whole."""
-    whole = prepared.is_whole()
-    say(f"tensors and context of this process are {'whole' if whole else 'NOT whole'}")
-    return whole
-
-
-def test_a_child_survives_every_fault(here: Target, say: Say) -> None:
+def test_a_child_survives_every_fault(here: Target) -> None:
     """In a child each bad config fails as it should, the good ones are timed, a good one wins."""
     good = [kernels.config(block=32), kernels.config(block=512), kernels.config(block=2048)]
     bad = [kernels.config(mode) for mode in (FAULT, HANG, NOTHING, WRONG)]
@@ -75,37 +48,33 @@ def test_a_child_survives_every_fault(here: Target, say: Say) -> None:
     begun = bench.begin(default)
     outcomes = [begun, *bench.trial(others)]
     expected = ["timed", "timed", "fault", "timed", "timeout", "unwritten", "wrong_output", "timed"]
-    assert kinds(outcomes, say) == expected
+    assert kinds(outcomes) == expected
     finals = bench.final([default, others[2], others[-1]])
-    assert kinds(finals, say) == ["timed"] * 3
+    assert kinds(finals) == ["timed"] * 3
     assert quickest(finals).kwargs["BAD"] == 0
     assert quickest(outcomes).kwargs["BLOCK"] != 32
-    say("; ".join(bench.notes))
-    assert is_fault_free(prepared, say)
+    assert prepared.is_whole()
     bench.close()
-    assert is_fault_free(prepared, say)
+    assert prepared.is_whole()
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("which", ["in place", "atomics"])
-def test_kernels_that_read_what_they_write(
-    which: str, isolate: bool, here: Target, say: Say
-) -> None:
+def test_kernels_that_read_what_they_write(which: str, isolate: bool, here: Target) -> None:
     """Every run finds the first contents: the wrong config alone fails, the tensors are whole."""
     configs = [kernels.config(), kernels.config(WRONG), kernels.config(block=256)]
     prepared = kernels.prepare(kernels.problems()[which], configs, here)
-    say(str(prepared.setup.effects))
     bench = open_bench(prepared.setup, isolate=isolate)
     outcomes = [bench.begin(prepared.entrants[0]), *bench.trial(prepared.entrants[1:])]
-    assert kinds(outcomes, say) == ["timed", "wrong_output", "timed"]
+    assert kinds(outcomes) == ["timed", "wrong_output", "timed"]
     finals = bench.final([prepared.entrants[0], prepared.entrants[2]])
-    assert kinds(finals, say) == ["timed", "timed"]
+    assert kinds(finals) == ["timed", "timed"]
     bench.close()
-    assert is_fault_free(prepared, say)
+    assert prepared.is_whole()
 
 
 @EVERYWHERE
-def test_no_memory_costs_one_config(isolate: bool, here: Target, say: Say) -> None:
+def test_no_memory_costs_one_config(isolate: bool, here: Target) -> None:
     """A hook that asks for more than the GPU has fails alone."""
     greedy = kernels.config(pre_hook=kernels.take_in_child if isolate else kernels.take_all)
     configs = [kernels.config(), kernels.config(block=512)]
@@ -114,6 +83,6 @@ def test_no_memory_costs_one_config(isolate: bool, here: Target, say: Say) -> No
     bench = open_bench(prepared.setup, isolate=isolate)
     entrants = [TimingCandidate(greedy, default.artifact), other]
     outcomes = [bench.begin(default), *bench.trial(entrants)]
-    assert kinds(outcomes, say) == ["timed", "memory", "timed"]
+    assert kinds(outcomes) == ["timed", "memory", "timed"]
     bench.close()
-    assert is_fault_free(prepared, say)
+    assert prepared.is_whole()

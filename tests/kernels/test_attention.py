@@ -16,7 +16,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import _attention_backward_q, attention
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention_host import (
     Attending,
     backward_arguments,

@@ -28,7 +28,7 @@ from asmtune.kernels import (
     attention,
     matmul,
 )
-from asmtune.kernels._attention_reference import backward_inputs
+from asmtune.kernels._attention_spec import backward_inputs
 from asmtune.runtime.options import numbers
 from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError

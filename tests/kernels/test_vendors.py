@@ -11,7 +11,7 @@ import torch
 
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host, _hopper_attention_backward, _scaled
-from asmtune.kernels._attention_reference import has_vendor
+from asmtune.kernels._attention_spec import has_vendor
 from asmtune.kernels._common import is_expanded
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple

@@ -37,19 +37,6 @@ def state_backward(
 
 
 @triton.jit
-def row_partials(x_ptr, dy_ptr, dx_ptr, dw_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
-    """Sum weights' gradients over the rows of a program, one row of sums a program."""
-    pid = tl.program_id(0)
-    columns = tl.arange(0, N)
-    total = tl.zeros((N,), dtype=tl.float32)
-    for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
-        dy = tl.load(dy_ptr + row * N + columns)
-        total += dy * tl.load(x_ptr + row * N + columns)
-        tl.store(dx_ptr + row * N + columns, dy * 2.0)
-    tl.store(dw_ptr + pid * N + columns, total)
-
-
-@triton.jit
 def strided_partials(
     x_ptr, partial_ptr, rows, width, BLOCK: tl.constexpr, PARTS: tl.constexpr, MEAN: tl.constexpr
 ):
@@ -68,22 +55,6 @@ def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < width, other=0.0)
     tl.store(most_ptr + tl.program_id(0), tl.max(x))
-
-
-@triton.jit
-def tile_partials(
-    dout_ptr, x_ptr, dx_ptr, dd_ptr, M, N, stride_dd, BM: tl.constexpr, BN: tl.constexpr
-):
-    """Divide one axis into tiles of rows and of columns; sum over the rows of a tile."""
-    parts = tl.cdiv(N, BN)
-    pid_m, pid_n = tl.program_id(0) // parts, tl.program_id(0) % parts
-    rows, columns = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN)
-    inside = (rows[:, None] < M) & (columns[None, :] < N)
-    at = rows[:, None] * N + columns[None, :]
-    dout = tl.load(dout_ptr + at, mask=inside, other=0.0)
-    tl.store(dx_ptr + at, dout * 3.0, mask=inside)
-    total = tl.sum(dout * tl.load(x_ptr + at, mask=inside, other=0.0), axis=0)
-    tl.store(dd_ptr + pid_m * stride_dd + columns, total, mask=columns < N)
 
 
 @triton.jit
