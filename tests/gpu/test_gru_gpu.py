@@ -77,22 +77,6 @@ def test_programs_exchange_gradients(name: str, shape: dict[str, int], dtype: st
         assert torch.equal(got, repeated)
 
 
-@pytest.mark.parametrize("hidden", [200, 512])
-@pytest.mark.parametrize("dtype", MODULE.DTYPES)
-def test_gradients_of_a_layer(dtype: str, hidden: int) -> None:
-    """Gradients of all arguments are those of float64."""
-    torch.manual_seed(8)
-    given = MODULE.inputs({"seq": 30, "batch": 5, "input": 24, "hidden": hidden}, dtype, "cuda")
-    leaves = [tensor.requires_grad_() for tensor in given.values()]
-    y = MODULE.gru(*leaves)[0]
-    dy = torch.randn_like(y)
-    exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    plain = torch.autograd.grad(MODULE.baseline(*exact)[0], exact, dy.double())
-    rows = case_of("gru").rows("cuda", dtype)
-    for got, want in zip(torch.autograd.grad(y, leaves, dy), plain, strict=True):
-        assert excess(got, want, rows) <= 1
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_launch_finds_the_words_of_another(name: str) -> None:
     """One set of arguments launched again, with other states and another config, stays right."""

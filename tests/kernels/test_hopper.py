@@ -33,7 +33,14 @@ from asmtune.runtime.options import numbers
 from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
 from tests.kernels.gluon_values import tile
-from tests.kernels.hopper_runs import attend, differentiate, gelu, multiply, product
+from tests.kernels.hopper_runs import (
+    attend,
+    differentiate,
+    gelu,
+    multiply,
+    multiply_scaled,
+    product,
+)
 from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
 from tests.kernels.made import artifact_of
 
@@ -42,6 +49,9 @@ TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2, "SPLIT_K": 1}
 IN_TURN = {**TOGETHER, "BLOCK_M": 64, "PINGPONG": True}
 THREE = {**TOGETHER, "BLOCK_M": 192, "CONSUMERS": 3}
 TWO = {"BLOCK_N": 64, "STAGES": 2, "CONSUMERS": 2}
+SCALED = {"BLOCK_M": 128, "BLOCK_N": 16, "PER_SM": 1, "STAGES": 2, "GROUP_M": 8, "PINGPONG": False}
+SCALED_IN_TURN = {**SCALED, "BLOCK_M": 64, "PINGPONG": True}
+ROW, BLOCK = (1, 1, 0), (1, 128, 128)
 
 
 def gemm_context(M: int, N: int, dense: str, K: int = 4096) -> dict[str, Any]:
@@ -192,6 +202,14 @@ def small_runs() -> dict[str, Callable[[], Machine]]:
         )[1][0],
         "attention": lambda: attend(heads(1, 2, 1, 128, 192, 64, 0), TWO, 1)[2][0],
         "backward": lambda: differentiate(heads(1, 2, 2, 256, 128, 64, 0))[1][0],
+        "scaled": lambda: multiply_scaled((128, 16, 640), BLOCK, SCALED, 1)[1][0],
+        "scaled, halves": lambda: multiply_scaled(
+            (128, 256, 384), BLOCK, {**SCALED, "BLOCK_N": 256}, 1
+        )[1][0],
+        "scaled, in turn": lambda: multiply_scaled((64, 64, 384), BLOCK, SCALED_IN_TURN, 1)[1][0],
+        "scaled, fast": lambda: multiply_scaled((64, 64, 384), ROW, SCALED_IN_TURN, 1, fast=True)[
+            1
+        ][0],
     }
 
 
@@ -204,7 +222,11 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 
 @pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize(
-    "name", ["together", "in turn", "three", "together, 192 columns", "backward"]
+    "name",
+    [
+        *("together", "in turn", "three", "together, 192 columns", "backward"),
+        *("scaled", "scaled, in turn"),
+    ],
 )
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""

@@ -1,8 +1,7 @@
-"""The Gluon kernel for products of FP8 with scales: numbers, orders, machine code, and refusals."""
+"""The Gluon kernel for products of FP8 with scales: numbers, machine code, and refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import _hopper_scaled, _scaled, scaled_matmul
-from tests.kernels.gluon_machine import Machine
 from tests.kernels.hopper_runs import multiply_scaled
-from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
 from tests.kernels.test_hopper import machine_code
 
 Groups = tuple[int, int, int]
@@ -45,35 +42,6 @@ def test_products_by_every_config(groups: Groups, fast: bool) -> None:
         assert error < 0.08, config
     last = configs(groups, fast)[-1].kwargs
     assert multiply_scaled((1, 72, 64), groups, last, 1, fast=fast, finish=True)[0] < 0.04
-
-
-TILE = {"BLOCK_M": 128, "BLOCK_N": 16, "PER_SM": 1, "STAGES": 2, "GROUP_M": 8, "PINGPONG": False}
-IN_TURN = {**TILE, "BLOCK_M": 64, "PINGPONG": True}
-
-
-def small_runs() -> dict[str, Callable[[], Machine]]:
-    """Runs of few steps, with more of them than stages."""
-    wide = {**TILE, "BLOCK_N": 256}
-    return {
-        "together": lambda: multiply_scaled((128, 16, 640), BLOCK, TILE, 1)[1][0],
-        "halves": lambda: multiply_scaled((128, 256, 384), BLOCK, wide, 1)[1][0],
-        "in turn": lambda: multiply_scaled((64, 64, 384), BLOCK, IN_TURN, 1)[1][0],
-        "fast": lambda: multiply_scaled((64, 64, 384), ROW, IN_TURN, 1, fast=True)[1][0],
-    }
-
-
-@pytest.mark.slow(seconds=8)
-@pytest.mark.parametrize("name", small_runs())
-def test_no_order_races_or_waits_for_ever(name: str) -> None:
-    """In every order of partitions and copies each product reads what it did in one."""
-    assert Interleavings(small_runs()[name]()).explore() > 1000
-
-
-@pytest.mark.slow(seconds=5)
-@pytest.mark.parametrize("name", ["together", "in turn"])
-def test_each_wait_and_arrival_is_needed(name: str) -> None:
-    """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
-    assert steps_that_are_not_needed(small_runs()[name]()) == []
 
 
 @pytest.mark.slow(seconds=15)
