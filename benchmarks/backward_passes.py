@@ -23,7 +23,7 @@ import torch
 from torch.nn import functional
 
 from asmtune.core.records.tuned import Measurement
-from asmtune.kernels import _conv2d_bias, _gru_backward_walk, conv2d, gru
+from asmtune.kernels import _conv2d_bias, _gru_backward, conv2d, gru
 from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.runtime.decorator import reconfigure
 from asmtune.workshop.kernel_checks.tolerances import excess
@@ -54,7 +54,7 @@ PROBLEMS: Final = (
     ("conv2d", _layer(14, 256, 3)),
 )
 
-TUNED: Final = (conv2d, _conv2d_bias, gru, _gru_backward_walk)
+TUNED: Final = (conv2d, _conv2d_bias, gru, _gru_backward)
 """Modules whose kernels are tuned for these problems, however small they are."""
 
 TOLERANCES: Final = {"conv2d": {"fp16": "fp16 weights"}, "gru": {"fp16": "fp16 recurrent"}}

@@ -24,7 +24,7 @@ from asmtune.predict.score.scorers import make_scorer, scorer_names
 from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.flow import replay
 from asmtune.workshop.replay.oracle import load_oracle
-from benchmarks.harness import SHARES, laid_out, parser, ranked_by, target_of, write
+from benchmarks.harness import SHARES, laid_out, parser, ranked_by, table, target_of, write
 
 
 def document(content: Mapping[str, Any]) -> str:
@@ -65,6 +65,26 @@ def main() -> None:
     if options.packaged is not None:
         options.packaged.write_text(json.dumps(packaged(content, oracle.device)) + "\n")
     print(document(content))
+
+
+def exact(*files: Mapping[str, Any]) -> str:
+    """Count what is predicted exactly: failures and resources."""
+    lines = [
+        ["failures told, of those recorded", *(_told(data, "fails") for data in files)],
+        ["configs told to run, of those that ran", *(_told(data, "runs") for data in files)],
+    ]
+    labels = {"regs": "registers", "spills": "spilled words", "shared": "shared memory"}
+    for name, label in labels.items():
+        equal = (f"{data['resources'][f'{name} equal']:,}" for data in files)
+        lines.append([f"configs whose {label} are equal", *equal])
+    kernels = (f"{len(data['scorers']['learned']['kernels'])} kernels" for data in files)
+    return table(("", *kernels), lines)
+
+
+def _told(data: Mapping[str, Any], what: str) -> str:
+    counts = data["failures"]
+    recorded = sum(n for name, n in counts.items() if name.endswith(f"recorded {what}"))
+    return f"{counts[f'told {what}, recorded {what}']:,} of {recorded:,}"
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ from asmtune.core.keys.buckets import pow2
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention_host import Attending
 from asmtune.kernels._common import multiple, processors
 from asmtune.kernels._hopper import (

@@ -4,7 +4,7 @@ A program walks over tiles of C. One warp fills a ring of stages by the copy eng
 three warpgroups multiply what it loads: each has its share of a tile's rows, or, if PINGPONG, each
 of two has every other tile, so that one writes a tile while the other multiplies. Tiles are written
 by the copy engine while the next are multiplied. Where tiles are few, SPLIT_K programs share the
-sum of each (`_hopper_split`).
+sum of each (`gathered`).
 
 Barriers, of which each stage has two:
 

@@ -14,7 +14,6 @@ of 8 up to 256, in fp32 up to 128; the key heads divide the heads, and each serv
 A tile has the next power of 2 of columns, whose products are computed as well.
 Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all; softmax in fp32.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
 Source: Dao, FlashAttention-2, arXiv:2307.08691; Triton's tutorial 06.
 Backward: `attention_backward`.
 """
@@ -32,7 +31,7 @@ from torch.compiler import is_dynamo_compiling
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -44,8 +43,7 @@ from asmtune.kernels._attention import (
     walk_spans,
 )
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_reference import cudnn, flash, has_vendor, in_place
-from asmtune.kernels._attention_space import of_queries
+from asmtune.kernels._attention_spec import cudnn, flash, has_vendor, in_place, of_queries
 from asmtune.kernels._common import (
     beside,
     doubled,

@@ -18,7 +18,6 @@ Shapes: dy, q and y are (batch, heads, queries, dim), k and v (batch, key heads,
 lse is (batch, heads, queries): logarithms to base 2, as `attention` keeps them.
 Dtypes: fp16, bf16, fp32 (multiplied as tf32), the same for all but lse, which is fp32.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes or devices differ, or an option is out of bounds.
 Source: Dao, FlashAttention-2, arXiv:2307.08691, with its loops apart.
 """
 
@@ -35,7 +34,7 @@ from torch.compiler import is_dynamo_compiling
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -46,10 +45,9 @@ from asmtune.kernels._attention import (
     seen,
     store_rows,
 )
-from asmtune.kernels._attention_backward import key_gradients
-from asmtune.kernels._attention_backward_q import query_gradient
+from asmtune.kernels._attention_backward_q import key_gradients, query_gradient
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_space import of_keys
+from asmtune.kernels._attention_spec import of_keys
 from asmtune.kernels._common import doubled, is_expanded, is_hopper, problems
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls

@@ -16,8 +16,6 @@ Dtypes: q fp16 or bf16; k and v e4m3 or e5m2, each its own; scales fp32, above 0
 Accuracy: against float64 of the same bytes and scales an error is within 2e-3 of the value plus
 2e-3 of the largest one in fp16, 1.6e-2 each in bf16, as of attention.
 Layout: any strides; what does not lie in rows at multiples of 16 bytes is copied.
-Errors: ValueError where shapes, dtypes, devices or groups do not fit, or an option is out of
-bounds.
 Source: as of attention; splits after Flash-Decoding (Dao et al.,
 https://pytorch.org/blog/flash-decoding/); scales in place of values as in FlashAttention-3,
 arXiv:2407.08608, 3.3.
@@ -36,7 +34,7 @@ from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.space.space import Space
 from asmtune.kernels import _attention_host as host
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention import (
     at_head,
     key_limit,
@@ -46,17 +44,19 @@ from asmtune.kernels._attention import (
     row_stride,
     store_rows,
 )
-from asmtune.kernels._attention_dequantised import LEAST_QUERIES, launch, scale_layout
-from asmtune.kernels._attention_dequantised import dequantised as by_attention
 from asmtune.kernels._attention_fp8 import (
+    LEAST_QUERIES,
     channel_scales,
+    launch,
     merged,
     part_of,
+    scale_layout,
     scaled_queries,
     walk_spans,
 )
+from asmtune.kernels._attention_fp8 import dequantised as by_attention
 from asmtune.kernels._attention_host import Attending, Window
-from asmtune.kernels._attention_space import of_fp8, room_for_parts
+from asmtune.kernels._attention_spec import of_fp8, room_for_parts
 from asmtune.kernels._common import by_name, forward_only, processors, tuners
 from asmtune.kernels._fp8 import FORMATS, NAMES, typed
 from asmtune.kernels._scaled import check_kinds, extent_of_group

@@ -22,8 +22,6 @@ Layout: PyTorch's channels_last: in memory x is (batch, height, width, channels)
 (filters, taps_h, taps_w, channels). x is read in place at any strides of its other axes (a
 part of a batch or of an image); what is laid out otherwise is copied at each call. The result
 is channels_last.
-Errors: ValueError where shapes, dtypes or devices do not fit each other, the window is larger
-than the padded image, or a setting is out of range.
 Backward: cuDNN's functions for x and the weights; one launch for the bias and through ReLU,
 timed beside PyTorch's functions (`_conv2d_bias.py`).
 Source: Chetlur et al., cuDNN: efficient primitives for deep learning, arXiv:1410.0759; the
@@ -304,7 +302,8 @@ def conv2d(
         (batch, filters, out_height, out_width) in `torch.channels_last`.
 
     Raises:
-        ValueError: something does not fit, as the module says.
+        ValueError: shapes, dtypes or devices do not fit each other, the window is larger than the
+            padded image, or a setting is out of range.
     """
     options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
     y = _result(x, weight, bias, **options, groups=groups, relu=relu, vendor=vendor)

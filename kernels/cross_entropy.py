@@ -6,8 +6,7 @@ as it is read. The logarithm of the sum stays for backward.
 Shapes: logits are (rows, cols), target is (rows,).
 Dtypes: logits fp32, fp16 or bf16, computed in fp32; target int64. The loss is fp32.
 Layout: rows of logits at any stride; they are copied where their last axis has gaps.
-Errors: ValueError where shapes or devices differ, or for another dtype or reduction. A target
-outside 0 to cols - 1 makes its row's loss NaN: to raise, the host would have to wait.
+Targets: one outside 0 to cols - 1 makes its row's loss NaN: to raise, the host would have to wait.
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867.
 Backward: `cross_entropy_backward`.
 """

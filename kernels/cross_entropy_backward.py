@@ -6,8 +6,7 @@ and their gradient is written once, in tiles on a 2-D grid.
 Shapes: grad, target and lse are (rows,), logits are (rows, cols).
 Dtypes: logits fp32, fp16 or bf16; grad and lse fp32; target int64; computed in fp32.
 Layout: rows of logits at any stride, without gaps; grad at any stride, 0 as well.
-Errors: ValueError where shapes or devices differ, or for another dtype. The gradient of a
-row whose target is outside 0 to cols - 1 is that of the sum alone.
+Targets: the gradient of a row whose target is outside 0 to cols - 1 is that of the sum alone.
 Source: the derivative of `cross_entropy`.
 """
 

@@ -7,7 +7,6 @@ so that nothing is stored for it.
 Shapes: any. Dtypes: fp32, fp16, bf16; scaled in fp32.
 Layout: any. Elements are numbered as they lie in memory where x has no gaps, and in
 row-major order where it has.
-Errors: ValueError for another dtype, p outside 0 to 1, or a seed outside 0 to 2**63 - 1.
 Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011; Triton's
 tutorial 04. One counter serves four elements here: Philox, some 60 integer instructions,
 would otherwise take longer than the memory.

@@ -2,7 +2,6 @@
 
 Shapes: any. Dtypes: fp32, fp16, bf16; computed in fp32.
 Layout: any. A tensor without gaps is taken as it lies, another is copied.
-Errors: ValueError for another dtype or form, or where a gradient is asked for.
 Source: Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415. The tanh form
 is written as x * sigmoid(2 u), which is the same and keeps its digits where tanh is near -1.
 The other takes the share beyond |x| as 2 to the power of a polynomial, minimax for the error of

@@ -24,7 +24,6 @@ Dtypes: fp16, bf16, fp32, the same for all; states are kept in fp32. Products of
 them to the dtype first, fp32 to tf32 where there are several lanes, as cuDNN does; the product
 of the inputs is PyTorch's, and follows `torch.backends.cuda.matmul.allow_tf32`.
 Layout: any strides; the output is contiguous.
-Errors: ValueError where shapes, dtypes or devices differ, or there are too many hidden units.
 Backward: `_gru_backward.py`, one launch for all steps as well.
 More than 1024 hidden units, or 512 in fp32, do not fit the registers: the 16 units of a product
 by 1024 terms are 192 KiB of the 256 KiB that a multiprocessor has, in fp32, and with what tensor

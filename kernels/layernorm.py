@@ -7,7 +7,6 @@ joined at its end (Chan): one pass for both, and no cancellation where the mean 
 Shapes: x is (..., cols), weight and bias are (cols,).
 Dtypes: fp32, fp16, bf16, the same for all; computed in fp32, which mean and rstd stay.
 Layout: rows at any stride; x is copied where its last axis has gaps.
-Errors: ValueError where shapes, dtypes or devices differ, or rows are empty.
 Source: Ba, Kiros and Hinton, Layer normalization, arXiv:1607.06450; Welford 1962; Chan,
 Golub and LeVeque 1983; Triton's tutorial 05. Backward: `layernorm_backward`.
 """

@@ -9,7 +9,6 @@ The order of every sum is fixed, so that results repeat.
 Shapes: dy and x are (.., cols), weight (cols,), mean and rstd (rows,), as `layernorm` keeps.
 Dtypes: fp32, fp16, bf16, the same for dy, x and weight; mean and rstd fp32; computed in fp32.
 Layout: rows of dy and x at any stride, without gaps.
-Errors: ValueError where shapes, dtypes or devices differ.
 Source: the derivative as in Triton's tutorial 05; the sums without its locks.
 """
 

@@ -6,7 +6,6 @@ stored configs are `matmul`'s.
 Shapes: x is (.., in), W (out, in), the bias (out,), y (.., out).
 Dtypes: fp16, bf16, fp32 (multiplied as tf32). Sums, bias and activation are in fp32.
 Layout: any strides; x is copied where its leading axes do not join into one.
-Errors: ValueError where shapes, dtypes or devices do not fit each other or the kernel.
 Source: as of matmul; bias and activation before the sum leaves registers.
 """
 

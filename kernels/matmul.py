@@ -11,7 +11,6 @@ Sums are in fp32, of int8 in int32; the bias and the activation come before roun
 Layout: any strides. Large operands are copied where rows do not lie at multiples of 16 bytes,
 which would be loaded element by element, and fp32 and 8 bits where they are not dense along K,
 since tensor cores turn 16 bits alone round.
-Errors: ValueError where shapes, dtypes or devices do not fit each other or the kernel.
 Source: Triton's tutorials 03 and 09 (order of tiles, persistence); the split sum after
 "Efficient GEMM in CUDA", CUTLASS documentation, NVIDIA.
 """

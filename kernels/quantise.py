@@ -12,7 +12,6 @@ columns), rounded up: the last group may be short.
 Dtypes: fp32, fp16, bf16 to e4m3 or e5m2; scales are fp32.
 Layout: rows at any stride; x is copied where its last axis has gaps. Scales lie as
 `torch._scaled_mm` takes them: by column for groups of one row, else by row, padded to four.
-Errors: ValueError for another dtype, format or group, scales that do not fit, or empty rows.
 Source: Micikevicius et al., arXiv:2209.05433 (FP8); DeepSeek-V3, arXiv:2412.19437, 3.3.2 (groups).
 """
 

@@ -10,7 +10,6 @@ Shapes: x is (channels, height, width); the result is (channels, 2 * height, 2 *
 Dtypes: int8; exact.
 Layout: any strides of channels and rows; x is copied where rows have gaps. Words are read
 where width, strides and address are multiples of 4, single pixels elsewhere.
-Errors: ValueError for another dtype, or where x has not three axes.
 Source: the resize kernel of AI-Bench8; the average of packed bytes, (a & b) + ((a ^ b) >> 1),
 is of Dietz, The aggregate magic algorithms.
 """

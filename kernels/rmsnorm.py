@@ -5,7 +5,6 @@ A row that fits a block is read once, a longer one twice.
 Shapes: x is (..., cols), weight is (cols,).
 Dtypes: fp32, fp16, bf16, the same for both; computed in fp32, which rstd stays.
 Layout: rows at any stride; x is copied where its last axis has gaps.
-Errors: ValueError where shapes, dtypes or devices differ, or rows are empty.
 Source: Zhang and Sennrich, Root mean square layer normalization, arXiv:1910.07467.
 Backward: `rmsnorm_backward`.
 """

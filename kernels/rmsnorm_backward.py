@@ -7,7 +7,6 @@ does not. The order of every sum is fixed, so that results repeat.
 Shapes: dy and x are (.., cols), weight is (cols,), rstd is (rows,), as `rmsnorm` keeps it.
 Dtypes: fp32, fp16, bf16, the same for dy, x and weight; rstd fp32; computed in fp32.
 Layout: rows of dy and x at any stride, without gaps.
-Errors: ValueError where shapes, dtypes or devices differ.
 Source: the derivative of Zhang and Sennrich's definition, arXiv:1910.07467.
 """
 

@@ -7,8 +7,6 @@ Shapes: x is (seq, batch, heads, dim), dim even; cos and sin are (seq, dim // 2)
 Dtypes: fp32, fp16, bf16, the same for all; computed in fp32.
 Layout: x of any strides but its last, where gaps make a copy, so that batch-first models pass
 a transposed x; so have cos and sin. The result is contiguous.
-Errors: ValueError where shapes, dtypes or devices differ, dim is odd, or a gradient of cos or
-sin is asked for.
 Source: Su et al., RoFormer: Enhanced transformer with rotary position embedding,
 arXiv:2104.09864, with the halves of GPT-NeoX. Backward is the rotation by the opposite angle.
 """

@@ -11,7 +11,6 @@ column groups), or one number each. The extent of a group follows from the numbe
 Dtypes: e4m3 and e5m2, in any pair; C is bf16, fp16 or fp32; scales are fp32.
 Layout: any strides; that of B is by column where it is not to be copied. Large operands are
 copied as by `matmul`.
-Errors: ValueError where shapes, dtypes or devices do not fit, or groups do not divide an axis.
 Source: as of matmul; block scales after DeepSeek-V3, arXiv:2412.19437, 3.3.2, and vLLM's
 `w8a8_block_fp8_matmul`.
 """

@@ -7,7 +7,6 @@ before the row ends.
 
 Shapes: any of one axis or more. Dtypes: fp32, fp16, bf16; computed in fp32.
 Layout: rows at any stride; x is copied where its last axis has gaps.
-Errors: ValueError for another dtype, an empty row, or where a gradient is asked for.
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867;
 Triton's tutorial 02.
 """

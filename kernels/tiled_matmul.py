@@ -27,8 +27,6 @@ Shapes: A is (M, K), B is (K, N), C is (M, N).
 Dtypes: fp16, bf16, fp8 (e4m3; C is fp16), fp32 (multiplied as tf32), int8 (C is int32).
 Accumulates in fp32 (int32 for int8).
 Layout: any strides.
-Errors: ValueError where extents or dtypes do not fit each other or the kernel, or a gradient is
-asked for.
 Source: Triton's tutorial 03, with its order of programs: groups of rows, so that
 neighbouring programs share tiles in L2.
 """

@@ -3,7 +3,6 @@
 Shapes: x and y have one shape, any number of axes; so has the result.
 Dtypes: fp32, fp16, bf16, the same for both; added in fp32, which rounds to the same.
 Layout: any. Tensors of one layout without gaps are added as they lie, others are copied.
-Errors: ValueError where shapes, dtypes or devices differ, or a gradient is asked for.
 Source: Triton's tutorial 01, with masks in the last block alone, so that any length is
 loaded 16 bytes at a time.
 """

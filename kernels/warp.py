@@ -10,7 +10,6 @@ Shapes: x is (channels, height, width), offset is (height, width); the result is
 Dtypes: x int8, offset int16; exact.
 Layout: any strides of channels and rows; what has gaps in its rows is copied. Words are used
 where the width, and the stride and address of offsets, are multiples of 4, pixels elsewhere.
-Errors: ValueError for other dtypes or shapes, or tensors of two devices.
 Source: the warp kernel of AI-Bench8, with columns and weights that do not wrap at 8 bits, so
 that rows may be longer than 128 and fractions reach 255.
 """

@@ -10,12 +10,11 @@ import pytest
 from asmtune.base.errors import ParseError
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering
-from asmtune.compile.pool import Hooks, compile_configs
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Artifact, Failure
+from asmtune.core.records.artifacts import Artifact
 from asmtune.predict.features import catalog
 from asmtune.predict.features.catalog import FEATURES, schema
 from asmtune.predict.features.reader import ProfileReader
@@ -38,9 +37,6 @@ def compiled(settings: Settings) -> Compile:
 def read(machine: Target, artifact: Artifact) -> Mapping[str, float]:
     """Read the features of an artifact alone."""
     return ProfileReader(machine)(artifact).static
-
-
-TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 
 
 def test_registry_is_complete() -> None:
@@ -110,15 +106,3 @@ def test_damage_is_told(target: Target, compiled: Compile) -> None:
     ):
         with pytest.raises(ParseError):
             read(target, broken)
-
-
-def test_unreadable_artifacts_fail_alone(target: Target, settings: Settings) -> None:
-    """An artifact that cannot be read is a failure at the stage "read"."""
-    lowering = Lowering(scale_problem(), target, 30)
-    hooks: Hooks[None] = Hooks(_unreadable, lambda *_: None)
-    ((_, outcome),) = compile_configs(lowering, [Config({"BLOCK": 512})], hooks, settings)
-    assert outcome == Failure("read", "parse", "no such thing")
-
-
-def _unreadable(artifact: Artifact) -> None:
-    raise ParseError("no such thing")

@@ -15,10 +15,9 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
-from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.verdicts import PruneReport, Verdict
+from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
-from asmtune.predict.prune.flow import Funnel, timeout_notes
+from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
@@ -222,17 +221,3 @@ def test_one_compile_for_shapes_of_one_specialisation(
         verdict.artifact for verdict in report.verdicts
     )
     assert digests(first) == digests(second)
-
-
-def test_configs_that_timed_out_are_named() -> None:
-    """At most eight are named, with the limit; a config that failed otherwise is not."""
-    late = Failure("llir", "timeout", "the compiler was ended after 30 s")
-    other = Failure("llir", "crash", "the compiler died")
-    verdicts = [
-        Verdict(Config({"B": number}), False, "compile", failure=late if number else other)
-        for number in range(11)
-    ]
-    (note,) = timeout_notes(verdicts)
-    named = "; ".join(f"B={number} num_warps=4 num_stages=3" for number in range(1, 9))
-    assert note == f"timed out: {named}; and 2 more: the compiler was ended after 30 s"
-    assert timeout_notes(verdicts[:1]) == ()

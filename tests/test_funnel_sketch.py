@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asmtune.base.errors import CompileError, InputError
+from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -127,16 +127,6 @@ def test_a_sketch_that_cannot_be_read(funnel: Funnel) -> None:
     report = replace(funnel, sketches=failed).prune(problem, BLOCKS)
     (verdict,) = (verdict for verdict in report.verdicts if verdict.config == config)
     assert (verdict.dropped_at, verdict.reasons[0].rule) == ("compile", "compiler")
-
-
-def test_nothing_that_was_compiled_runs(funnel: Funnel) -> None:
-    """If all of a budget fail, the error is of these, and says that there are others."""
-    problem = scale_problem()
-    chosen = [Config({"BLOCK": block}, num_warps=w) for block, w in ((64, 4), (1024, 4), (1024, 8))]
-    artifacts = [verdict.artifact or "" for verdict in funnel.judge(problem, chosen)]
-    known = dict.fromkeys(artifacts, Failure("ptxas", "ptxas", "no room"))
-    with pytest.raises(CompileError, match=r"of scale that was compiled can run.*no room; 7 were"):
-        replace(funnel, known=known).prune(problem, BLOCKS)
 
 
 def test_refused_before_anything_is_compiled(

@@ -97,12 +97,17 @@ def test_meta_values_leave_random_numbers_as_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [("segment_matmul", "offset_ptr"), ("attention_block_mask", "count_ptr")]
+    ("kind", "name", "shape"),
+    [
+        ("segment_matmul", "offset_ptr", {"segments": 3, "mean": 20, "N": 40, "K": 50}),
+        ("attention_block_mask", "count_ptr", {"heads": 2, "N": 300, "D": 32, "seen": 2}),
+    ],
 )
-def test_a_kernel_module_offers_what_it_computed(kind: str, name: str) -> None:
+def test_a_kernel_module_offers_what_it_computed(
+    kind: str, name: str, shape: dict[str, int]
+) -> None:
     """On the meta device the index tensors hold what they hold on the CPU."""
     module = load_kernel_module(str(KINDS / f"{kind}.py"))
-    shape = module.python.SMALL
     table = module.problem(shape, module.dtypes[0], "meta").index_table(name)
     own = module.problem(shape, module.dtypes[0], "cpu").index_table(name)
     assert isinstance(table, IndexValues)

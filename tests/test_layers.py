@@ -12,12 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "asmtune"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def table() -> dict[str, int]:
@@ -250,13 +247,6 @@ def test_no_import_circles() -> None:
     assert circle(graph) == []
 
 
-def test_circles_are_seen() -> None:
-    """Circles of any length are found."""
-    found = circle({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()})
-    assert (len(found), set(found)) == (4, {"a", "b", "c"})
-    assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
-
-
 def test_class_names_are_unique() -> None:
     """No public class name is defined twice in asmtune/, so that a name has one meaning."""
     places = defaultdict(list)
@@ -267,25 +257,3 @@ def test_class_names_are_unique() -> None:
     assert len(places) > 200
     wrong = [f"{name}: {', '.join(rooms)}" for name, rooms in places.items() if len(rooms) > 1]
     assert wrong == [], "\n".join(wrong)
-
-
-@pytest.mark.parametrize(
-    ("source", "module", "is_package", "expected"),
-    [
-        ("import os, asmtune.core.space as s", "asmtune.tuning", False, "core.space"),
-        ("from asmtune import Config, runtime", "asmtune.tuning", False, "Config runtime"),
-        ("from asmtune.store import Store, codec", "asmtune.tuning", False, "store store.codec"),
-        ("from .core import Space", "asmtune.tuning", False, "core"),
-        ("from ..core import Space", "asmtune.store.codec", False, "core"),
-        ("from .codec import x", "asmtune.store", True, "store.codec"),
-        ("def f():\n    from asmtune.tuning import x", "asmtune.core.config", False, "tuning"),
-        ("if x:\n    import asmtune.tuning", "asmtune.core.config", False, "tuning"),
-        ("import triton\nfrom torch import cuda", "asmtune.core.config", False, ""),
-    ],
-)
-def test_every_form_of_import_is_seen(
-    source: str, module: str, is_package: bool, expected: str
-) -> None:
-    """Plain, aliased, relative, nested and type-only imports all count."""
-    found = [name for name, _ in imported(ast.parse(source), module, is_package)]
-    assert found == [f"asmtune.{name}" for name in expected.split()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.reach import changed, chosen, groups, reached_from
+from tests.reach import changed, chosen, groups
 
 LOWPREC, ROOFLINE = "tests/workshop/lowprec", "tests/workshop/roofline"
 
@@ -25,20 +25,6 @@ def test_what_all_import_runs_all() -> None:
     assert ignored("asmtune/core/config.py") == set()
     assert LOWPREC in ignored("asmtune/store/database.py")
     assert ROOFLINE not in ignored("asmtune/store/database.py")
-
-
-def test_kernels_and_their_configs() -> None:
-    """Kernels, and the configs that ship with them, run the tests of kernels."""
-    for file in ("kernels/softmax.py", "cache/h200/softmax.json"):
-        assert "tests/kernels" not in ignored(file)
-        assert LOWPREC in ignored(file)
-
-
-def test_names_in_texts_count() -> None:
-    """A module that a process is started with is reached, though nothing imports it."""
-    assert "asmtune/workshop/regression/process_main.py" in reached_from(
-        "tests/workshop/regression"
-    )
 
 
 def test_all_run_where_it_is_not_known() -> None:

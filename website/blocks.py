@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -162,9 +162,7 @@ def _with_output(block: Block, token: Token, marks: Mapping[str, str]) -> Block:
     first, last = token.map or [0, 0]
     most = int(marks["first"]) if "first" in marks else None
     shown = Output(first, last, token.content, block.needs_gpu, most)
-    return Block(
-        block.page, block.line, block.language, block.code, block.title, block.marks, shown
-    )
+    return replace(block, output=shown)
 
 
 def _is_output(

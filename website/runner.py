@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from website import session
 from website.blocks import ROOT, Block, PageError, blocks, in_repository
@@ -136,15 +136,7 @@ class Place:
             if words[0] == "asmtune":
                 code = session.asmtune(words[1:], self._folder, self._env, out)
             else:
-                with out.open("a") as file:
-                    code = subprocess.run(
-                        words,
-                        cwd=self._folder,
-                        env=self._env,
-                        stdout=file,
-                        stderr=file,
-                        check=False,
-                    ).returncode
+                code = self._process(words, out)
             if code:
                 return code
         return code
@@ -157,18 +149,13 @@ class Place:
         return self._session.run(block.code, f"{block.page.stem}_{block.line}.py", out)
 
     def _shell(self, script: str, out: Path, given: str = "") -> int:
-        command = ["bash", "-e", "-u", "-o", "pipefail", "-c", script]
+        return self._process(["bash", "-e", "-u", "-o", "pipefail", "-c", script], out, given)
+
+    def _process(self, command: Sequence[str], out: Path, given: str | None = None) -> int:
+        place: dict[str, Any] = {"cwd": self._folder, "env": self._env}
         with out.open("a") as file:
-            return subprocess.run(
-                command,
-                cwd=self._folder,
-                env=self._env,
-                input=given,
-                text=True,
-                stdout=file,
-                stderr=file,
-                check=False,
-            ).returncode
+            streams: dict[str, Any] = {"input": given, "stdout": file, "stderr": file}
+            return subprocess.run(command, **place, **streams, text=True, check=False).returncode
 
     def _write(self, block: Block) -> None:
         if block.language == "python":

@@ -1,18 +1,21 @@
-"""The tables of docs/kernels.md, of the committed results."""
+"""The tables of kernels on the pages, of the committed results."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import geometric_mean
+from typing import Any, Final
 
 from benchmarks.harness import table
 from benchmarks.kernels.entries import ENTRIES
+from benchmarks.kernels.plan import Place
 from benchmarks.kernels.rows import summary
 from benchmarks.kernels.table import FILE
 from tests.kernels.accuracy import KERNELS, module_of
 
-Row = Mapping[str, Any]
+BELOW: Final = 0.97
+Row = Data = Mapping[str, Any]
 
 
 def document(content: Mapping[str, Any]) -> str:
@@ -113,3 +116,76 @@ def part(docstring: str, name: str) -> str:
     """Take what a docstring says under a name such as "Shapes", on one line."""
     match = re.search(rf"^{name}: (.+?)(?=^[A-Z]\w+: |^$|\Z)", docstring, re.DOTALL | re.MULTILINE)
     return re.split(r" (?=[A-Z]\w+: )", " ".join(match.group(1).split()))[0] if match else "-"
+
+
+def over_vendor(*files: Data) -> str:
+    """Compare kernels with the vendor's functions, on an H200 and on an H100."""
+    devices = [data["summary"] for data in files]
+    lines = []
+    for name in devices[0]["over_vendor_by_kernel"]:
+        means = [device["over_vendor_by_kernel"][name] for device in devices]
+        lines.append([f"`{name}`", ENTRIES[name].vendor_name, *_by_device(means)])
+        for other in devices[0]["over_others_by_kernel"].get(name, ()):
+            means = [device["over_others_by_kernel"][name][other] for device in devices]
+            lines.append([f"`{name}`", other.replace("_", " "), *_by_device(means)])
+    heads = ("kernel", "against", "H200, rows", "speed", "least", "H100, rows", "speed", "least")
+    return table(heads, lines)
+
+
+def _by_device(devices: Iterable[Row]) -> Iterator[str]:
+    """Give the number of rows, the mean and the least of a factor, device by device."""
+    for means in devices:
+        yield from (f"{means['rows']}", f"{means['geometric_mean']:.3f}", f"{means['least']:.3f}")
+
+
+def wide(data: Data) -> str:
+    """Compare GEMM, scaled products and attention with the vendor's, at shapes few tune for."""
+    by_group: dict[str, list[Row]] = {}
+    for row in data["rows"]:
+        if "called_over_vendor" in row:
+            group = f"`{row['kernel']}`, {row['dtype']}{_heads(row['shape'])}"
+            by_group.setdefault(group, []).append(row)
+    lines = []
+    for group, rows in sorted(by_group.items()):
+        line = [group, str(len(rows))]
+        for over in ("over_vendor", "called_over_vendor"):
+            speeds = [row[over] for row in rows]
+            low = sum(speed < BELOW for speed in speeds)
+            line += [f"{geometric_mean(speeds):.3f}", f"{min(speeds):.3f}", str(low)]
+        lines.append(line)
+    heads = ["kernel", "rows"]
+    heads += [w + p for w in ("alone", "as called") for p in ("", ", least", f", below {BELOW}")]
+    return table(heads, lines)
+
+
+def slower(h100: Data, wide_h100: Data, h200: Data, wide_h200: Data) -> str:
+    """List kernels that are alone below 0.97 of the vendor's speed at some rows, by device.
+
+    A place that both files of a device have timed counts as the second, the later one, has it.
+    """
+    lines = []
+    for device, files in (("H100", (h100, wide_h100)), ("H200", (h200, wide_h200))):
+        by_kernel: dict[str, list[Row]] = {}
+        for row in _timed(files):
+            by_kernel.setdefault(f"{row['kernel']}{_heads(row['shape'])}", []).append(row)
+        for kernel, rows in sorted(by_kernel.items()):
+            low = sum(row["over_vendor"] < BELOW for row in rows)
+            least = min(rows, key=lambda row: float(row["over_vendor"]))
+            at = ", ".join(f"{name} {size}" for name, size in least["shape"].items())
+            if low and kernel != "tiled_matmul":
+                figures = [str(len(rows)), str(low), f"{least['over_vendor']:.3f}"]
+                lines.append([device, kernel, *figures, f"{at}, {least['dtype']}"])
+    heads = ("device", "kernel, alone", "rows", f"below {BELOW}", "least", "at")
+    return table(heads, lines)
+
+
+def _timed(files: Iterable[Data]) -> list[Row]:
+    """List the rows of some files that are held against the vendor, those of later files last."""
+    rows = (row for data in files for row in data["rows"])
+    return [*{Place.of(row).name: row for row in rows if "over_vendor" in row}.values()]
+
+
+def _heads(shape: Mapping[str, Any]) -> str:
+    """Name the size of heads where a shape has some; those that are no tile's are one group."""
+    size = shape.get("D")
+    return "" if size is None else f", heads of {size if size in (64, 128) else '40 to 192'}"

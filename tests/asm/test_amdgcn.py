@@ -10,7 +10,6 @@ from asmtune.base.errors import ParseError
 from asmtune.ir.asm.amdgcn import parse_amdgcn, read_resources
 from asmtune.ir.asm.amdgpu import (
     amdgpu_access,
-    amdgpu_registers,
     amdgpu_tensor_op,
     classify_amdgpu,
     wait_count,
@@ -181,32 +180,6 @@ def test_waits() -> None:
     assert {text: wait_count(one(text)) for text in WAITS} == WAITS
 
 
-REGISTERS = """
-v_fma_f32 v0, v1, v2, v3 | v1 v2 v3 | v0
-v_fmac_f32_e32 v3, 0x3f666666, v1 | v3 v1 | v3
-v_dot2c_f32_f16_e32 v0, v1, v2 | v0 v1 v2 | v0
-v_writelane_b32 v40, s30, 0 | v40 s30 | v40
-global_load_short_d16_hi v1, v2, s[0:1] | v1 v2 s0 s1 | v1
-global_load_short_d16 v1, v2, off | v2 | v1
-ds_read_b64 v[4:5], v3 | v3 | v4 v5
-ds_write_b64 v3, v[4:5] | v3 v4 v5 |
-s_cmp_lt_i32 s6, s7 | s6 s7 | scc
-global_atomic_add_f32 v4, v0, s[0:1] | v4 v0 s0 s1 |
-global_atomic_add v5, v4, v0, s[0:1] sc0 | v4 v0 s0 s1 | v5
-"""
-"""Instructions, what each reads, and what it writes."""
-
-
-def test_registers() -> None:
-    """The destination stands first, and a store has none; each register of a range is named.
-
-    What a product adds to has no operand of its own where it is the destination.
-    """
-    for line in REGISTERS.split("\n")[1:-1]:
-        text, read, written = line.split("|")
-        assert amdgpu_registers(one(text.strip())) == (read.split(), written.split()), line
-
-
 def test_a_text() -> None:
     """A module's kernel has its instructions with their lines, its blocks and its loop."""
     listing = parse_amdgcn(TEXT)
@@ -222,32 +195,6 @@ def test_a_text() -> None:
     (loop,) = kernel.loops
     assert (kernel.blocks[loop.header].label, loop.depth) == (".LBB0_1", 1)
     assert [kernel.depth_of(i) for i in (0, 2, 9, 10)] == [0, 1, 1, 0]
-
-
-def test_resources_of_a_text() -> None:
-    """Registers, scratch and code size are the metadata's; AGPRs are among the registers."""
-    found = read_resources(TEXT, "scaled")
-    assert (found.regs_per_thread, found.agprs, found.sgprs) == (28, 16, 14)
-    assert (found.spill_words, found.code_bytes) == (2, 144)
-
-
-DAMAGED = {
-    "not AMDGCN: no .amdgcn_target in 1 lines": "",
-    "line 20: s_cbranch_scc1 to a label": TEXT.replace("scc1 .LBB0_1", "scc1 .LBB9_9"),
-    "the text ends inside function scaled": TEXT.partition(".Lfunc_end0")[0],
-    "no function with a body": '\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n',
-    "no kernel 'scaled' in the metadata": TEXT.replace(".name:           scaled", ".name: other"),
-    "has no .sgpr_count": TEXT.replace(".sgpr_c", ".s"),
-    "has no size of code": TEXT.replace("codeLen", "len"),
-}
-
-
-@pytest.mark.parametrize("message", DAMAGED)
-def test_damaged_texts(message: str) -> None:
-    """What is not AMDGCN, ends too early, or lacks a figure, is refused in a line that says so."""
-    with pytest.raises(ParseError, match=message) as caught:
-        read_resources(DAMAGED[message], parse_amdgcn(DAMAGED[message]).entry.name)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow(seconds=2)

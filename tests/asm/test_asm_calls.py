@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn
 from asmtune.ir.asm.flow import MOST_INSTRUCTIONS, MOST_LEVELS
 from asmtune.ir.asm.program import AsmFunction
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
@@ -91,38 +88,3 @@ def test_growth_ends() -> None:
     chain = "".join(f".func f{i}()\n{{\n{f'call.uni f{i + 1};' * 90}\nret;\n}}\n" for i in range(9))
     text = HEAD + chain + ".func f9()\n{\nret;\n}\n.entry k()\n{\ncall.uni f0;\nret;\n}\n"
     assert len(ptx_kernel(parse_ptx(text)).instructions) <= MOST_INSTRUCTIONS
-
-
-AMDGCN = """
-\t.amdgcn_target "amdgcn-amd-amdhsa--gfx942"
-\t.type\t"part(5,)c",@function
-"part(5,)c":                            ; @"part(5,)c"
-.LBB0_1:
-\tv_mfma_f32_32x32x8_f16 a[0:15], v[0:1], v[2:3], a[0:15]
-\ts_cbranch_scc1 .LBB0_1
-\ts_setpc_b64 s[30:31]
-.Lfunc_end0:
-\t.type\tk,@function
-k:                                      ; @k
-\ts_getpc_b64 s[2:3]
-\ts_add_u32 s2, s2, table@rel32@lo+4
-\ts_getpc_b64 s[0:1]
-\ts_add_u32 s0, s0, "part(5,)c"@rel32@lo+4
-\ts_addc_u32 s1, s1, "part(5,)c"@rel32@hi+12
-.LBB1_1:
-\ts_swappc_b64 s[30:31], s[0:1]
-\ts_cbranch_scc1 .LBB1_1
-\ts_swappc_b64 s[30:31], s[2:3]
-\ts_endpgm
-.Lfunc_end1:
-\t.amdhsa_kernel k
-"""
-
-
-@pytest.mark.parametrize("name", ['"part(5,)c"', "part"])
-def test_amdgcn_calls(name: str) -> None:
-    """A function is known by the registers that hold its address, whatever its name."""
-    program = amdgcn_kernel(parse_amdgcn(AMDGCN.replace('"part(5,)c"', name)))
-    assert depths(program, "v_mfma_f32_32x32x8_f16") == [2]
-    assert depths(program, "s_swappc_b64") == [1, 0]
-    assert depths(program, "s_endpgm") == [0]

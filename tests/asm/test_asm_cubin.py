@@ -68,13 +68,6 @@ def test_fresh_cubins_match_cuobjdump(capability: int, maxnreg: int | None, tmp_
     assert (resources.spill_words > 0) == (maxnreg is not None)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"PK\x03\x04", b"\x7fELF" + bytes(60)])
-def test_what_is_no_cubin(data: bytes) -> None:
-    """Short files and other formats are refused."""
-    with pytest.raises(ParseError, match="cubin"):
-        read_cubin(data)
-
-
 def read_or_refuse(data: bytes) -> None:
     """Read; anything but resources or a ParseError fails the test."""
     try:
@@ -82,16 +75,6 @@ def read_or_refuse(data: bytes) -> None:
     except ParseError:
         return
     assert resources.regs_per_thread >= 0
-
-
-@settings(deadline=None)
-@given(st.sampled_from(cubin_names()), st.floats(0, 1, exclude_max=True))
-def test_truncated_cubins(name: str, share: float) -> None:
-    """A cubin that lacks its end is never read as if it were whole."""
-    data = fixture_bytes(name)
-    cut = data[: int(len(data) * share)]
-    with pytest.raises(ParseError):
-        read_cubin(cut)
 
 
 @settings(max_examples=300, deadline=None)

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from asmtune.base.errors import ParseError
 from asmtune.ir.asm.counts import count, hottest_loop
 from asmtune.ir.asm.memory import access, expected_bytes
 from asmtune.ir.asm.nvptx import KernelEntry, OpClass, classify, entries, registers
-from asmtune.ir.asm.program import AsmFunction, Instruction, Listing, split_operands
+from asmtune.ir.asm.program import Instruction
 from asmtune.ir.asm.ptx import parse_ptx
 
 CLASSES = {
@@ -198,14 +193,6 @@ def test_hottest_loop_is_the_most_executed_where_that_is_known() -> None:
     assert label(times) == "OFTEN"
 
 
-def test_no_loop() -> None:
-    """A kernel without a loop has no hottest one, and one that only waits neither."""
-    wait = "L: mbarrier.try_wait.b64 %p, [%r1];\n@!%p bra L;\nret;"
-    for text in ("ret;", wait):
-        program = parse_ptx(f".version 8.7\n.entry k()\n{{\n{text}\n}}\n").entry
-        assert hottest_loop(program) is None
-
-
 TEXT = """
 // .visible .entry comment(.param .u64 a)
 .visible .entry add( // .param .u64 no,
@@ -243,31 +230,3 @@ def test_what_does_not_fit_is_told() -> None:
         (replace(own, programs=2), "clusters of 2"),
     ]:
         assert said in str(other.misfit(own))
-
-
-@given(st.text(alphabet="a,[]{}() ", max_size=40))
-def test_split_operands_keeps_text(text: str) -> None:
-    """Whatever the brackets, no character but commas and blanks is lost."""
-    joined = "".join(split_operands(text))
-    assert joined.replace(",", "").replace(" ", "") == text.replace(",", "").replace(" ", "")
-
-
-def test_threads() -> None:
-    """Threads are the product of the sizes, and unknown where these are no numbers."""
-    for directives, expected in (
-        ({"reqntid": "32, 2, 1"}, 64),
-        ({"maxntid": "256"}, 256),
-        ({"reqntid": "64", "maxntid": "256"}, 64),
-        ({"reqntid": "9" * 5000}, None),
-        ({"reqntid": "1, x"}, None),
-        ({}, None),
-    ):
-        assert AsmFunction("k", True, (), (), (), directives).threads == expected
-
-
-def test_no_entry() -> None:
-    """A file of device functions has no kernel, and the error names what it has."""
-    listing = parse_ptx(".version 8.7\n.func helper()\n{\n\tret;\n}\n")
-    assert isinstance(listing, Listing)
-    with pytest.raises(ParseError, match="helper"):
-        _ = listing.entry

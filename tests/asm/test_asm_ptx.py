@@ -103,25 +103,6 @@ def test_what_stands_around_a_function(before: str, after: str) -> None:
     assert listing.files == ({3: "a//b;c.py"} if ".file" in before else {})
 
 
-def test_lines_of_inline_assembly() -> None:
-    """All of a piece of inline assembly is at its first source line, however LLVM counts on."""
-    program = body(
-        "\t.loc\t1 30 18\n\t// begin inline asm\n\t.loc\t1 30 18\n\tmov.u32 %r9, 0x0;\n"
-        "\t.loc\t1 31 18\n\tld.global.b32 { %r9 }, [ %rd5 + 0 ];\n\n\t// end inline asm\n"
-        "\tadd.s32 %r9, %r9, 1;\n\t// begin inline asm\n\tmov.u32 %r8, 0x0;\n"
-        "\t// end inline asm\n\t.loc\t1 33 9 // x.py:33:9\n\tadd.s32 %r8, %r8, 1;\nret;"
-    )
-    lines = [(item.opcode, item.source and item.source[1]) for item in program.instructions]
-    assert lines == [
-        ("mov.u32", 30),
-        ("ld.global.b32", 30),
-        ("add.s32", 30),
-        ("mov.u32", 30),
-        ("add.s32", 33),
-        ("ret", 33),
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -99,12 +99,6 @@ def test_branches() -> None:
     assert successors == [(4, 1), (4, 2), (4, 3), (4, 6), (5,), (6,), (), ()]
 
 
-def test_scheduling_notes_are_no_operands() -> None:
-    """What nvdisasm adds behind an instruction of newer architectures is left out."""
-    (item,) = body("@!P1 STL [R1+0x23c], R11    &req={2}    ?trans2").instructions
-    assert (item.predicate, item.opcode, item.operands) == ("!P1", "STL", ("[R1+0x23c]", "R11"))
-
-
 def test_functions_lie_behind_the_kernel() -> None:
     """A label with a name begins another function; a branch into it leaves the kernel."""
     text = HEAD + " /*0000*/ @P0 BRA `(.L_x_1) ;\n /*0010*/ EXIT ;\n$helper:\n.L_x_1:\n"
@@ -143,17 +137,6 @@ CLASSES = {
 def test_classes() -> None:
     """Names that differ by a modifier, by the datapath, or that nobody knows."""
     assert {opcode: classify_sass(opcode) for opcode in CLASSES} == CLASSES
-
-
-def test_what_is_no_sass() -> None:
-    """One line that says where."""
-    for text, why in (
-        ("hello", "no instruction"),
-        (HEAD + " /*0000*/ ???? ;", "line 5: not SASS"),
-        (" /*0000*/ EXIT ;", "line 1: outside a function"),
-    ):
-        with pytest.raises(ParseError, match=why):
-            parse_sass(text)
 
 
 @given(st.data())

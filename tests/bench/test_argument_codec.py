@@ -20,7 +20,6 @@ from asmtune.base.errors import InputError, MeasureError
 from asmtune.measure.bench.argument_codec import (
     Opaque,
     SharedArguments,
-    restore,
     unpack_arguments,
 )
 from tests import gluon_kernels
@@ -143,15 +142,6 @@ def test_descriptors_and_layouts_of_gluon_arrive() -> None:
     assert type(arrived["layout"]) is type(layout)
     arrived["matrix"][0, 0] = 5
     assert arrived["desc"].base[0, 0] == 5
-
-
-@pytest.mark.parametrize(
-    "kind", ["os:system", "triton.experimental.gluon.none:X", "triton.experimental.gluon:jit"]
-)
-def test_what_gluon_does_not_have_is_refused(kind: str) -> None:
-    """A description of another version, or of no such class, is an error in a line."""
-    with pytest.raises(InputError, match="is no layout or descriptor of triton"):
-        restore({"object": {"type": kind, "parts": {"command": "true"}}}, ())
 
 
 def test_what_cannot_travel_is_named() -> None:

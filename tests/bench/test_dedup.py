@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 import torch
 import triton
 import triton.language as tl
 
-from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, Outcome
-from asmtune.measure.bench.base import BenchSetup, TimingCandidate
-from asmtune.measure.bench.dedup import DedupBench, binary_digest, open_bench
-from tests.bench.bench_support import artifact, entrant, problem, setup
+from asmtune.measure.bench.base import TimingCandidate
+from asmtune.measure.bench.dedup import DedupBench, binary_digest
+from tests.bench.bench_support import artifact, entrant, problem
 
 
 @triton.jit
@@ -114,14 +112,3 @@ def test_an_axis_that_is_no_constexpr_counts() -> None:
     configs = [Config({"PARTS": parts, "BLOCK": 64}) for parts in (1, 2, 2)]
     bench.trial([TimingCandidate(config, artifact(b"code")) for config in configs])
     assert len(inner.asked) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"isolate": True}], ids=str)
-def test_without_a_gpu_every_bench_says_so(options: dict[str, Any]) -> None:
-    """Here and in a child, what is missing is told."""
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    given: BenchSetup = setup()
-    with pytest.raises(MeasureError, match="GPU"):
-        open_bench(given, **options)

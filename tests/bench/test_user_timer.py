@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 from asmtune.base.errors import InputError
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import TunerHooks
-from asmtune.measure.bench.child_bench import ChildBench
 from asmtune.measure.bench.local import LocalBench
 from asmtune.measure.bench.trials import DeviceLostError
-from tests.bench.bench_support import CHILD, entrant, setup
+from tests.bench.bench_support import entrant, setup
 from tests.bench.cpu_machine import CpuMachine
 
 
@@ -133,20 +131,3 @@ def test_a_lost_device_is_told() -> None:
     made = bench(five_calls)
     with pytest.raises(DeviceLostError, match="fault later"):
         made.begin(entrant("fault later"))
-
-
-@pytest.mark.slow
-def test_it_goes_along_to_a_child() -> None:
-    """There it times on the child's copies; one that cannot travel is told."""
-
-    def do_bench(kernel_call: Callable[[], None], quantiles: Sequence[float]) -> list[float]:
-        kernel_call()
-        return [statistics.median([0.5, 0.5]), 0.4, 0.6]
-
-    made = ChildBench(replace(setup(), do_bench=do_bench), command=CHILD)
-    _, outcome = made.begin(entrant("good"))
-    made.close()
-    assert (outcome.median_us, outcome.p20_us) == pytest.approx((500.0, 400.0))
-    lock = __import__("threading").Lock()
-    with pytest.raises(InputError, match=r"do_bench= .*isolate=False"):
-        ChildBench(replace(setup(), do_bench=lambda *_, **__: lock), command=CHILD)

@@ -18,7 +18,6 @@ from asmtune.measure.timing.policy import TimingPolicy
 from asmtune.measure.timing.statistics import summarise
 from benchmarks.harness import Ways
 from benchmarks.kernels.__main__ import line
-from benchmarks.kernels.document import _kernel
 from benchmarks.kernels.entry import Entry
 from benchmarks.kernels.identities import identities, source_of
 from benchmarks.kernels.plan import Place, Plan
@@ -46,13 +45,6 @@ def adding(offset: float) -> Any:
         DEFAULT=Config({"BLOCK": 1024}),
         _tuned=SimpleNamespace(best_config=Config({"BLOCK": 512})),
     )
-
-
-def taking(launches: Ways, *us: float) -> dict[str, Measurement | Failure]:
-    """Give each launch a time."""
-    return {
-        name: summarise(Config({}), [time] * 20) for name, time in zip(launches, us, strict=True)
-    }
 
 
 class KnownTimer(Timer):
@@ -86,37 +78,6 @@ def test_figures_of_a_row(target: Target) -> None:
     assert found["error_by_tolerance"] == found["vendor_error_by_tolerance"] == 0.0
     assert "vector_add" in line(found)
     assert " 2.00 " in line(found)
-
-
-def test_a_function_that_may_call_its_vendor() -> None:
-    """It is timed without the vendor and as it is called; both are checked, and both are shown."""
-    made: list[bool] = []
-
-    def public(x: torch.Tensor, y: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
-        made.append(vendor)
-        return x + y + (0.0 if vendor else offset)
-
-    class FourTimer(Timer):
-        def _race(self, launches: Ways) -> dict[str, Measurement | Failure]:
-            for launch in launches.values():
-                launch()
-            return taking(launches, 10.0, 8.0, 5.0, 7.5)
-
-    offset = 0.0
-    module = adding(0.0)
-    module.vector_add = public
-    timer = FourTimer(TimingPolicy(), None, device="cpu")
-    found = timer.row(module, ENTRY, SHAPE, "fp32")
-    assert made == [True, False, False, True]  # twice checked, then in the race
-    assert (found["over_vendor"], found["called_over_vendor"]) == (0.8, 1.067)
-    assert "over_called" not in found
-    assert " 0.80 alone, 1.07 as called" in line(found)
-    assert summary([found])["over_others_by_kernel"] == {}
-    heads, _, cells, *_ = _kernel("vector_add", [found]).splitlines()[2:]
-    assert "| over vendor, ours alone | over vendor, as called |" in heads
-    assert "| 0.80 | 1.07 |" in cells
-    offset = 1e-3
-    assert timer.row(module, ENTRY, SHAPE, "fp32")["wrong"] > 1
 
 
 def test_a_wrong_kernel_is_not_timed(target: Target) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from website import tables
-from website.blocks import PageError, pages
-from website.files import RESULTS, TABLES, results
+from benchmarks.kernels.document import slower
+from website.blocks import pages
+from website.files import TABLES, results
 from website.numbers import written
 
 PAGE = Path("page.md")
@@ -48,16 +47,6 @@ def test_figures_of_the_front_page() -> None:
     assert "*" not in table
 
 
-def test_commands_are_those_of_the_files() -> None:
-    """The table of sources has each file's own command, without where it wrote, and its device."""
-    text = TABLES["sources"]()
-    recorded = json.loads((RESULTS / "aibench8.json").read_text())["meta"]
-    command = recorded["command"].replace(".__main__", "").partition(" --output")[0]
-    assert f"| `{command}` | {recorded['device']} | " in text
-    assert "__main__" not in text
-    assert "--output" not in text
-
-
 def test_every_table_is_used() -> None:
     """A table that no page shows would be held to nothing."""
     text = "".join(page.read_text() for page in pages())
@@ -73,20 +62,7 @@ def test_tables_are_written() -> None:
     assert made.endswith("<!-- end -->\nb")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<!-- table: absent -->\n<!-- end -->",
-        "<!-- table: launches -->\nno end",
-    ],
-)
-def test_marks_that_name_nothing(text: str) -> None:
-    """A mark of no table, or without an end, is refused with the page's name."""
-    with pytest.raises(PageError, match=r"^page\.md"):
-        written(text, PAGE)
-
-
-def test_slower_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slower_kernels_count_once() -> None:
     """A row that two files have counts as the second has it; what keeps up has no line."""
 
     def rows(*given: tuple[str, int, float]) -> dict[str, Any]:
@@ -97,11 +73,10 @@ def test_slower_kernels_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
             ]
         }
 
-    files = {
-        "h100_kernels": rows(("matmul", 1, 0.5), ("gelu", 1, 1.1), ("tiled_matmul", 1, 0.2)),
-        "wide_h100": rows(("matmul", 1, 0.9), ("matmul", 2, 1.0)),
-        "kernels": rows(("matmul", 1, 0.5)),
-        "wide_h200": rows(("matmul", 1, 0.98)),
-    }
-    monkeypatch.setattr(tables, "results", files.__getitem__)
-    assert tables.slower().splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]
+    table = slower(
+        rows(("matmul", 1, 0.5), ("gelu", 1, 1.1), ("tiled_matmul", 1, 0.2)),
+        rows(("matmul", 1, 0.9), ("matmul", 2, 1.0)),
+        rows(("matmul", 1, 0.5)),
+        rows(("matmul", 1, 0.98)),
+    )
+    assert table.splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]

@@ -9,16 +9,8 @@ import pytest
 import torch
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--share", help="I/N: of every N tests the one at place I, from 0")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    if share := config.getoption("--share", None):
-        place, shares = map(int, str(share).split("/"))
-        # Neighbours are alike, and take alike long.
-        items[:] = items[place::shares]
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.gpu)

@@ -25,7 +25,7 @@ from asmtune.measure.checks.effects import Effects
 from asmtune.measure.checks.roles import CheckOptions
 from asmtune.measure.timing.policy import TimingPolicy
 
-FAULT, HANG, NOTHING, WRONG, LOUD = 1, 2, 3, 4, 5
+FAULT, HANG, NOTHING, WRONG = 1, 2, 3, 4
 
 
 @triton.jit
@@ -42,8 +42,6 @@ def double(x_ptr, y_ptr, flag_ptr, n, BAD: tl.constexpr, BLOCK: tl.constexpr):
             flag = tl.load(flag_ptr, volatile=True)
     if BAD == 4:
         y += 1.0
-    if BAD == 5:
-        tl.device_print("from the kernel", n)
     if BAD != 3:
         tl.store(y_ptr + at, y, mask=inside)
 

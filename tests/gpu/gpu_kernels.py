@@ -19,20 +19,3 @@ def scale_in_place(x_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     tl.store(x_ptr + at, tl.load(x_ptr + at, mask=inside) * 2.0, mask=inside)
-
-
-@triton.jit
-def count_into(x_ptr, total_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
-    tl.atomic_add(total_ptr, tl.sum(x, 0))
-
-
-@triton.jit
-def add_narrow(x_ptr, y_ptr, out_ptr, n, NARROW: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n
-    total = tl.load(x_ptr + at, mask=inside) + tl.load(y_ptr + at, mask=inside)
-    if NARROW:
-        total = total.to(tl.float8e5).to(tl.float32)
-    tl.store(out_ptr + at, total, mask=inside)

@@ -1,14 +1,12 @@
 """Launches a Gluon kernel for Hopper by each config in a process of its own, and prints errors.
 
     python -m tests.gpu.hopper_process gemm NUMBER [CONFIGS]
-    python -m tests.gpu.racecheck attention 3 [CONFIGS]
 
 The number chooses a case; CONFIGS limits how many configs, spread over all, where a tool makes each
 launch a thousand times as long. Each is launched REPEATS times, with outputs poisoned before: the
 first result is compared with float64, the others with the first, bit by bit. What atomic additions
 make, which come in any order, is compared with float64 each time. A config is named before it is
-compiled, so that one that never ends is known. `apart 0` launches a kernel whose partitions share
-no memory, for racecheck alone.
+compiled, so that one that never ends is known.
 """
 
 from __future__ import annotations
@@ -21,8 +19,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
 
 from asmtune.core.config import Config
 from asmtune.core.dtypes import dtype_of
@@ -34,7 +30,7 @@ from asmtune.kernels import (
     scaled_matmul,
 )
 from asmtune.kernels._attention_host import Attending
-from asmtune.kernels._attention_reference import attend
+from asmtune.kernels._attention_spec import attend
 from asmtune.runtime.options import numbers
 from asmtune.workshop.kernel_checks.tolerances import excess
 
@@ -94,17 +90,6 @@ SCALED: tuple[dict[str, Any], ...] = (
     _scaled(64, 2112, 7168, groups="row", fast=True),
     _scaled(1, 8, 16, groups="tensor", dtype="fp8e5"),
 )
-
-
-@gluon.jit
-def _mark(x_ptr, WHO: gl.constexpr):
-    gl.store(x_ptr + WHO, WHO)
-
-
-@gluon.jit
-def kernel(x_ptr):
-    """Run two partitions that touch no shared memory."""
-    gl.warp_specialize([(_mark, (x_ptr, 0)), (_mark, (x_ptr, 1))], [4], [24])
 
 
 def gemm_case(case: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], Callable[[], Any]]:
@@ -273,12 +258,7 @@ def _say(text: str) -> None:
 
 def main(which: str, number: int, most: int | None = None) -> None:
     """Launch one case, and print the errors as JSON."""
-    if which == "apart":
-        x = torch.zeros(2, device="cuda")
-        kernel[(1,)](x, num_warps=4)
-        found = {"apart": float((x.cpu() - torch.arange(2)).abs().max())}
-    else:
-        found = errors(which, CASES[which][1][number], most)
+    found = errors(which, CASES[which][1][number], most)
     sys.stdout.write(json.dumps(found) + "\n")
 
 

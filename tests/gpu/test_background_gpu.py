@@ -30,41 +30,6 @@ def autotuned(**options: Any) -> Any:
     )(gpu_kernels.add)
 
 
-def until_stored(path: Path, work: Any) -> int:
-    """Repeat work until the store has a record; how often."""
-    times, end = 0, time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        work()
-        times += 1
-        if path.is_file():
-            with Store.open(path) as store:
-                if store.records():
-                    return times
-    raise AssertionError("nothing was tuned")
-
-
-def test_goes_on_and_switches(cache_dir: Path) -> None:
-    """Launches are right from the first on, and run the tuned config once there is one."""
-    add = autotuned(on_miss="background")
-    x, y = torch.randn(2, SIZE, device="cuda")
-    out = torch.empty_like(x)
-
-    def launch() -> None:
-        out.zero_()
-        add[grid](x, y, out, SIZE)
-        assert torch.equal(out, x + y)
-
-    launch()
-    assert add.best_config == SPACE.first(n=SIZE)
-    until_stored(cache_dir / "store.sqlite", launch)
-    with Store.open(cache_dir / "store.sqlite") as store:
-        (record,) = store.records()
-    end = time.monotonic() + PATIENCE_S
-    while add.best_config != record.winner and time.monotonic() < end:
-        launch()
-    assert add.best_config == record.winner
-
-
 def test_graphs_are_captured_meanwhile(cache_dir: Path) -> None:
     """No capture of another thread's is ended by the tuning, and none waits for it."""
     add, other = autotuned(on_miss="background"), autotuned()

@@ -1,4 +1,4 @@
-"""Benches on real GPUs: what a child is sent is what it launches, and GPUs share the work."""
+"""Benches on real GPUs: what a child is sent is what it launches."""
 
 from __future__ import annotations
 

@@ -81,25 +81,6 @@ def test_every_tile_of_a_product_passes_and_a_wrong_one_does_not(dtype: torch.dt
     assert torch.equal(values["c_ptr"], before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("causal", [False, True])
-def test_every_tile_of_attention_passes(dtype: torch.dtype, causal: bool) -> None:
-    """Weights that are rounded after another maximum are no error; one channel is large."""
-    heads, n, d = 4, 1024, 64
-    generator = torch.Generator("cuda").manual_seed(2)
-    q, k, v = torch.randn(3, heads, n, d, device="cuda", generator=generator).to(dtype)
-    v[..., 5] *= 50
-    values = {"q_ptr": q, "k_ptr": k, "v_ptr": v, "o_ptr": torch.zeros_like(q), "N": n}
-    values |= {"scale": 0.18, "D": d, "CAUSAL": causal}
-    with checker_of(
-        workload_kernels.attention, (8, heads), {**values, "BM": 128, "BN": 64}
-    ) as checker:
-        for place, (bm, bn) in enumerate([(128, 64), (64, 32), (64, 128), (32, 64), (128, 128)]):
-            run = launch(workload_kernels.attention, (n // bm, heads), values, BM=bm, BN=bn)
-            assert (checker.check(run) if place else checker.set_reference(run)) is None
-        assert checker.notes == ()
-
-
 def test_split_sums_are_known_to_vary() -> None:
     """Atomic sums of parts in any order are allowed what they differ by; a lost part is not."""
     m = n = 128
@@ -151,28 +132,6 @@ def test_pinned_host_memory_is_kept_and_checked() -> None:
         failure = checker.check(launch(effect_kernels.add_but_the_last, (20,), values))
         assert failure is not None
         assert failure.kind == "unwritten"
-    assert not out.any()
-
-
-def test_a_large_output_takes_two_copies_and_little_more() -> None:
-    """2 GiB are checked in pieces: memory stays bounded, and the last element counts."""
-    out = torch.zeros(1 << 30, dtype=torch.float16, device="cuda")
-    torch.cuda.reset_peak_memory_stats()
-    held = torch.cuda.memory_allocated()
-    with OutputChecker({"out": out}, Effects(writes=frozenset({"out"})), CheckOptions()) as checker:
-        assert checker.set_reference(lambda: out.fill_(2)) is None
-        assert checker.check(lambda: out.fill_(2)) is None
-
-        def wrong() -> None:
-            out.fill_(2)
-            out[-1] = 3
-
-        failure = checker.check(wrong)
-        assert failure is not None
-        assert f"1 of {out.numel():,} elements" in failure.detail
-        assert f"most at [{out.numel() - 1}]: 3 instead of 2" in failure.detail
-    taken = torch.cuda.max_memory_allocated() - held
-    assert taken < 2 * out.nbytes + (512 << 20)
     assert not out.any()
 
 

@@ -1,4 +1,4 @@
-"""The clock and the race on a real GPU."""
+"""The clock on a real GPU."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ import triton
 
 from asmtune import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement
 from asmtune.measure.timing.clock import GpuClock, Subject
 from asmtune.measure.timing.policy import TimingPolicy
-from asmtune.measure.timing.race import Race
 from tests.gpu import gpu_kernels
 
 ROUNDS = 21
 MIDDLING = 10_000_000
 """Elements of which an addition takes 30 us on an H200: 120 MB through DRAM."""
 
-LARGE = 64_000_000
 SMALL = 4096
 
 
@@ -110,23 +107,6 @@ def test_inputs_come_from_dram() -> None:
     assert timed(subject, TimingPolicy()) > 1.1 * timed(subject, TimingPolicy(flush_bytes=0))
 
 
-def test_a_graph_agrees_on_a_long_kernel() -> None:
-    """Where launching is nothing, both modes tell the same to 5%."""
-    by_events = timed(added(LARGE), TimingPolicy())
-    by_graph = timed(added(LARGE), TimingPolicy(mode="graph"))
-    assert by_graph == pytest.approx(by_events, rel=0.05)
-
-
-def test_a_graph_has_less_overhead() -> None:
-    """Of a kernel of 2 us, `graph` mode tells less than events around a launch."""
-    subject = added(SMALL)
-    by_events = timed(subject, TimingPolicy())
-    flushed = timed(added(SMALL), TimingPolicy(mode="graph"))
-    warm = timed(added(SMALL), TimingPolicy(mode="graph", flush_bytes=0, launches=100))
-    assert 0.3 < warm < by_events
-    assert 0.3 < flushed < by_events
-
-
 def test_a_graph_prepares_each_launch() -> None:
     """A kernel that works in place finds what `prepare` gives it, also inside a graph."""
     source = torch.randn(SMALL, device="cuda")
@@ -153,19 +133,3 @@ def test_what_cannot_be_captured_fails_alone() -> None:
     subject = added(MIDDLING)
     assert clock.warm_up(subject) is None
     assert clock.round([subject])[0] > 1
-
-
-def test_a_race() -> None:
-    """Of launches of one kernel, tiny blocks of many warps are stopped early, and lose."""
-    shapes = [(1024, 4), (2048, 8), (512, 4), (32, 8), (64, 16)]
-    subjects = [added(MIDDLING, block, warps) for block, warps in shapes]
-    policy = TimingPolicy()
-    race = Race(GpuClock(policy), policy)
-    found = [m for _, m in race.trial(subjects) if isinstance(m, Measurement)]
-    assert len(found) == len(shapes)
-    assert race.best is not None
-    assert race.best.config.kwargs["BLOCK"] >= 512
-    assert all(len(m.samples_us) <= policy.coarse_rounds for m in found[3:])
-    finals = [m for _, m in race.final(subjects[:3]) if isinstance(m, Measurement)]
-    assert all(len(m.samples_us) >= policy.fine_rounds for m in finals)
-    assert all(m.spread < 0.1 for m in finals)

@@ -161,38 +161,6 @@ def test_planned_launches_are_captured(kernel: AsmAutotuner) -> None:
     assert right(given)
 
 
-def test_pinned_memory_is_launched_with(kernel: AsmAutotuner) -> None:
-    """The GPU reaches pinned memory of the host, as under Triton's own launch."""
-    given = arguments()
-    pinned = (*given[:6], given[6].cpu().pin_memory(), *given[7:])
-    for _ in range(2):
-        given[0].fill_(-1.0)
-        kernel[(8,)](*pinned)
-        torch.cuda.synchronize()
-        assert right(given)
-
-
-class Pointer:
-    """Has a pointer and a dtype, and is no tensor."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor, self.dtype = tensor, tensor.dtype
-
-    def data_ptr(self) -> int:
-        """The tensor's."""
-        return self.tensor.data_ptr()
-
-
-def test_anything_with_a_pointer_is_launched_with(kernel: AsmAutotuner) -> None:
-    """What is no tensor but has `data_ptr` takes the slow path, and works."""
-    given = arguments()
-    for _ in range(2):
-        given[0].fill_(-1.0)
-        kernel[(8,)](*given[:6], Pointer(given[6]), *given[7:])
-        assert right(given)
-    assert not planned(kernel)
-
-
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_two_devices_alternate(kernel: AsmAutotuner) -> None:
     """One kernel launched on two devices in turns has a plan, and a handle, for each."""

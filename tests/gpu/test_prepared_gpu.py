@@ -82,21 +82,6 @@ def _results(call: Callable[..., Any], given: Any, leaves: list[Any]) -> tuple[A
     return (result, *torch.autograd.grad(result, leaves, torch.ones_like(result)))
 
 
-@pytest.mark.parametrize("loads", ["pointers", "descriptors"])
-def test_products_with_and_without_scratch(loads: str) -> None:
-    """A product by descriptors, whose kernel asks for memory, is prepared as any other."""
-    module = module_of("matmul")
-    config = Config({**module.DEFAULT.kwargs, "LOADS": loads}, num_warps=4, num_stages=3)
-    with launched_with(config, "matmul"):
-        prepared_before = len(module.matmul.prepared)
-        for seed in range(6):
-            torch.manual_seed(seed)
-            a, b = (torch.randn(256, 256, device="cuda", dtype=torch.float16) for _ in range(2))
-            torch.testing.assert_close(module.matmul(a, b), a @ b, atol=0.2, rtol=1e-2)
-        assert len(module.matmul.prepared) >= prepared_before
-        assert module.matmul.prepared.refused.keys() <= {"a launch that has no plan"}
-
-
 def test_calls_go_to_the_current_stream() -> None:
     """A prepared call on another stream waits for that stream's work, with memory of its own."""
     x = torch.ones(1 << 16, device="cuda")

@@ -1,23 +1,13 @@
-"""The target of the GPU that is there: derived from its driver, and none at all."""
+"""The target of the GPU that is there, derived from its driver."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
-import triton
 
-from asmtune import Space, asm_autotune
 from asmtune.core.hardware.driver import read_attributes
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import shipped_cuda, shipped_target
-from asmtune.store.database import Store
-from asmtune.tuning import tuner, unranked
-from asmtune.tuning.unranked import UnrankedWarning
-from tests.gpu import gpu_kernels
-
-SPACE = Space({"BLOCK": (128, 256, 512, 1024), "num_warps": (1, 2, 4, 8)})
 
 
 def derived() -> Target:
@@ -42,23 +32,3 @@ def test_the_driver_tells_what_pytorch_knows() -> None:
         for name in ("arch", "max_warps_per_sm", "max_blocks_per_sm", "shared_bytes_per_sm"):
             assert getattr(target, name) == getattr(shipped, name), name
         assert target.dram_bytes_per_s == pytest.approx(shipped.dram_bytes_per_s, rel=0.15)
-
-
-def test_a_launch_is_tuned_where_nothing_is_known(
-    cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Triton compiles and times all configs, the launch is right, and the winner is stored."""
-    monkeypatch.setattr(tuner, "match_device", lambda _: None)
-    unranked._notified.clear()
-    add = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None)(gpu_kernels.add)
-    x, y = torch.randn(2, 1 << 20, device="cuda")
-    out = torch.empty_like(x)
-    with pytest.warns(UnrankedWarning, match="configs are not ranked: all 16"):
-        add[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, y, out, x.numel())
-    assert torch.equal(out, x + y)
-    with Store.open(cache_dir / "store.sqlite") as store:
-        (record,) = store.records()
-    assert record.winner == add.best_config
-    assert len(record.measurements) == 16
-    fastest = min(record.measurements, key=lambda one: one.median_us)
-    assert record.winner == fastest.config

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import triton
-from torch._dynamo.testing import CompileCounterWithBackend
 from torch._inductor.utils import run_and_get_code
 
 from asmtune import Config, Space, asm_autotune
@@ -115,16 +113,6 @@ def test_an_untuned_key_is_compiled_with_the_default(tunings: list[str]) -> None
     assert in_code(Config({"BLOCK": 256})) in code
     assert [w.category for w in seen].count(UntunedWarning) == 1
     assert tunings == []
-
-
-def test_dynamic_sizes_share_a_graph(tunings: list[str], quiet: None) -> None:
-    """One graph serves all sizes of a dynamic dimension, and each is right."""
-    kernel = decorated()
-    check(adder(kernel), 5000)
-    counter = CompileCounterWithBackend("inductor")
-    check(torch.compile(adder(kernel), backend=counter, dynamic=True), 5000, 70_001, 3)
-    assert counter.frame_count == 1
-    assert tunings == ["add 5000"]
 
 
 def test_triton_op(tunings: list[str], quiet: None) -> None:
@@ -241,45 +229,7 @@ def test_backward(tunings: list[str], monkeypatch: pytest.MonkeyPatch, traced: b
     assert sorted(tunings) == sorted([f"add {N // 2}", f"add {N}"])
 
 
-def test_threads_tune_once(tunings: list[str]) -> None:
-    """Eight threads that launch one new key wait for one tuning, and all outputs are right."""
-    kernel = decorated()
-    wrong: list[int] = []
-    start = threading.Barrier(8)
-
-    def work(place: int) -> None:
-        x, y = torch.randn(2, N, device="cuda")
-        start.wait()
-        with torch.cuda.stream(torch.cuda.Stream()):
-            out = torch.empty_like(x)
-            torch.cuda.synchronize()
-            kernel[lambda meta: (triton.cdiv(N, meta["BLOCK"]),)](x, y, out, N)
-            torch.cuda.synchronize()
-        if not torch.equal(out, x + y):
-            wrong.append(place)
-
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
-    assert tunings == [f"add {N}"]
-
-
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-
-
-@two_gpus
-def test_two_devices_share_a_record(tunings: list[str]) -> None:
-    """Two GPUs of one kind are tuned once; launches alternate, also by another stream."""
-    kernel = decorated()
-    for turn in range(4):
-        device = turn % 2
-        with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
-            check(adder(kernel), N, device=f"cuda:{device}")
-    names = {torch.cuda.get_device_name(index) for index in (0, 1)}
-    assert len(tunings) == len(names)
 
 
 @two_gpus

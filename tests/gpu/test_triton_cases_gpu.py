@@ -5,8 +5,6 @@ Each runs twice: with `@asm_autotune`, and with an unchanged `triton.autotune` u
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -63,25 +61,6 @@ def copy(x_ptr, out_ptr, n, scale: tl.constexpr = 1, BLOCK: tl.constexpr = 32):
     """Multiply by `scale`."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
-
-
-@triton.jit
-def held_products(out_ptr, BLOCK: tl.constexpr):
-    """Hold five accumulators at once, which take tensor memory on Blackwell."""
-    a = tl.full((BLOCK, BLOCK), 0.0, tl.float16)
-    c = tl.zeros((BLOCK, BLOCK), tl.float32)
-    d = tl.zeros((BLOCK, BLOCK), tl.float32)
-    e = tl.zeros((BLOCK, BLOCK), tl.float32)
-    f = tl.zeros((BLOCK, BLOCK), tl.float32)
-    g = tl.zeros((BLOCK, BLOCK), tl.float32)
-    for _ in range(100):
-        c = tl.dot(a, a, c)
-        d = tl.dot(a, a, d)
-        e = tl.dot(a, a, e)
-        f = tl.dot(a, a, f)
-        g = tl.dot(a, a, g)
-    total = (c + d + e + f + g).reshape([BLOCK * BLOCK])
-    tl.store(out_ptr + tl.arange(0, BLOCK * BLOCK), total)
 
 
 def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
@@ -142,34 +121,6 @@ def test_ir_override(autotune: Decorator, tmp_path: Path, stage: str, as_keyword
     torch.testing.assert_close(out, x * 20)
 
 
-@pytest.mark.parametrize("right", [False, True])
-def test_ir_override_is_checked(autotune: Decorator, tmp_path: Path, right: bool) -> None:
-    """Beside other configs, a file that computes something else is never launched for the user."""
-    edit = (".version", "// edited\n.version") if right else EDITS["ptx"]
-    listed = [
-        triton.Config({"BLOCK": 128}),
-        triton.Config({"BLOCK": 32}, ir_override=edited("ptx", tmp_path, edit)),
-    ]
-    kernel = autotune(listed, ["n"])(tenfold)
-    x, out = vectors()
-    for _ in range(3):
-        kernel[grid](x, out, n=N)
-        torch.testing.assert_close(out, x * 10)
-    if not right:
-        assert kernel.best_config.kwargs["BLOCK"] == 128
-
-
-def test_too_much_tensor_memory(autotune: Decorator) -> None:
-    """On Blackwell, a config that needs more tensor memory than there is loses to one that fits."""
-    if torch.cuda.get_device_capability()[0] != 10:
-        pytest.skip("tensor memory is Blackwell's")
-    kernel = autotune(configs(128, 32), [])(held_products)
-    out = torch.ones(128 * 128, device="cuda")
-    kernel[(1,)](out)
-    assert not out[: 32 * 32].any()
-    assert kernel.best_config.kwargs["BLOCK"] == 32
-
-
 def tuned_copy(autotune: Decorator) -> tuple[Any, torch.Tensor, torch.Tensor]:
     """`copy`, tuned, with its arguments."""
     kernel = autotune(configs(), ["n"])(copy)
@@ -204,63 +155,6 @@ def test_launch_hooks_see_the_metadata(autotune: Decorator) -> None:
     kernel[(1, 3, 2)](x, 7)
     ((launched, value),) = [(told["grid"], told["value"]) for told in seen]
     assert (tuple(launched), value) == ((1, 3, 2), 6)
-
-
-def test_launches_leak_nothing(autotune: Decorator) -> None:
-    """A hundred launches of a known key leave no memory behind."""
-    kernel, x, out = tuned_copy(autotune)
-    tracemalloc.start()
-    try:
-        kernel[grid](x, out, N)
-        gc.collect()
-        before, _ = tracemalloc.get_traced_memory()
-        for _ in range(100):
-            kernel[grid](x, out, N)
-        gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert after - before < 30_000
-
-
-def test_load_hooks_are_called(autotune: Decorator) -> None:
-    """All of Triton's hooks of loading a kernel hear of the one that is launched."""
-    seen: list[tuple[str, str]] = []
-    runtime = triton.knobs.runtime
-    places = [runtime.kernel_load_start_hook, runtime.kernel_load_end_hook]
-
-    def hook_of(place: int, number: int) -> Callable[..., None]:
-        return lambda *told: seen.append((f"{place}.{number}", told[4]))
-
-    hooks = [(places[place], hook_of(place, number)) for place in (0, 1) for number in (0, 1)]
-    for chain, hook in hooks:
-        chain.add(hook)
-    try:
-
-        @triton.jit
-        def fresh(x_ptr, n, BLOCK: tl.constexpr):
-            tl.store(x_ptr + tl.arange(0, BLOCK), n + 77)
-
-        kernel = autotune([triton.Config({"BLOCK": 32})], [])(fresh)
-        kernel[(1,)](torch.empty(32, device="cuda"), 5)
-    finally:
-        for chain, hook in hooks:
-            chain.remove(hook)
-    assert {place for place, _ in seen} == {"0.0", "0.1", "1.0", "1.1"}
-    assert len({hash_ for _, hash_ in seen}) == 1
-
-
-@pytest.mark.parametrize("options", [{"enable_fp_fusion": False}, {"debug": True}])
-def test_launch_options_reach_the_compiler(autotune: Decorator, options: dict[str, Any]) -> None:
-    """An option of Triton's among the launch's keywords makes another binary, each time."""
-    kernel, x, out = tuned_copy(autotune)
-    usual = kernel[grid](x, out, N)
-    for _ in range(2):
-        out.zero_()
-        other = kernel[grid](x, out, N, **options)
-        assert torch.equal(out, x)
-    assert other.hash != usual.hash
-    assert kernel[grid](x, out, N).hash == usual.hash
 
 
 def test_pre_run_hooks_are_called(autotune: Decorator) -> None:
@@ -303,111 +197,3 @@ def test_known_launches_compile_nothing(
     kernel[grid](x, out[1:], N - 16)
     torch.cuda.synchronize()
     assert torch.equal(out[1 : N - 15], x[: N - 16])
-
-
-SCALE = tl.constexpr(1)
-
-
-@triton.jit
-def by_global(x_ptr, n, BLOCK: tl.constexpr):
-    """Store a global's value."""
-    tl.store(x_ptr + tl.arange(0, BLOCK), SCALE)
-
-
-def test_a_changed_global_is_refused(autotune: Decorator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that was compiled with another value of a global raises, as Triton's does."""
-    kernel = autotune([triton.Config({"BLOCK": 32})], [])(by_global)
-    x = torch.empty(32, device="cuda")
-    for _ in range(3):
-        kernel[(1,)](x, 5)
-        assert x[0].item() == 1
-    monkeypatch.setitem(globals(), "SCALE", tl.constexpr(2))
-    with pytest.raises(RuntimeError, match="lobal variable"):
-        kernel[(1,)](x, 5)
-
-
-def test_a_changed_closure_is_refused(autotune: Decorator) -> None:
-    """A kernel whose closure has changed raises; one made anew computes with the new value."""
-
-    def made(value: tl.constexpr) -> Any:
-        @triton.jit
-        def stores(x_ptr, n, BLOCK: tl.constexpr):
-            tl.store(x_ptr + tl.arange(0, BLOCK), value)
-
-        return autotune([triton.Config({"BLOCK": 32})], [])(stores)
-
-    x = torch.empty(32, device="cuda")
-    value = tl.constexpr(42)
-    kernel = made(value)
-    for _ in range(2):
-        kernel[(1,)](x, 5)
-        assert x[0].item() == 42
-    value.value = 43
-    with pytest.raises(RuntimeError, match="has changed since we compiled"):
-        kernel[(1,)](x, 5)
-    for number in (7, 7, 8):
-        made(tl.constexpr(number))[(1,)](x, 5)
-        assert x[0].item() == number
-
-
-@pytest.mark.parametrize(
-    ("options", "binaries"),
-    [({}, 3), ({"do_not_specialize": ["n"]}, 1), ({"do_not_specialize_on_alignment": ["n"]}, 2)],
-)
-@pytest.mark.parametrize("annotated", [False, True])
-def test_do_not_specialize(
-    autotune: Decorator, options: dict[str, Any], binaries: int, annotated: bool
-) -> None:
-    """Binaries tell 1, multiples of 16 and other numbers apart, unless the kernel says not to."""
-    if annotated:
-
-        @triton.jit(**options)
-        def stores(x_ptr, n: tl.int32, BLOCK: tl.constexpr):
-            tl.store(x_ptr + tl.arange(0, BLOCK), n)
-    else:
-
-        @triton.jit(**options)
-        def stores(x_ptr, n, BLOCK: tl.constexpr):
-            tl.store(x_ptr + tl.arange(0, BLOCK), n)
-
-    kernel = autotune([triton.Config({"BLOCK": 32})], [])(stores)
-    x = torch.empty(32, dtype=torch.int32, device="cuda")
-    made = []
-    for _ in range(2):
-        for n in (1, 2, 4, 8, 16, 32):
-            made.append(kernel[(1,)](x, n).hash)
-            assert x[0].item() == n
-    assert len(set(made)) == binaries
-
-
-def test_defaults_of_parameters(autotune: Decorator) -> None:
-    """A parameter that is left out has the value of its declaration."""
-    kernel, x, out = tuned_copy(autotune)
-    kernel[grid](x, out, N)
-    assert torch.equal(out, x)
-    kernel[grid](x, out, N, scale=3)
-    assert torch.equal(out, x * 3)
-
-
-def test_functions_and_tuples_as_arguments(autotune: Decorator) -> None:
-    """Functions and tuples are arguments like others, and tell launches apart."""
-
-    @triton.jit
-    def seven():
-        return 7
-
-    @triton.jit
-    def total(x, y):
-        return x + y
-
-    @triton.jit
-    def apply(out_ptr, fn: tl.constexpr, values, BLOCK: tl.constexpr):
-        tl.store(out_ptr, fn(*values))
-
-    kernel = autotune([triton.Config({"BLOCK": 32})], [])(apply)
-    out = torch.zeros(3, dtype=torch.int32, device="cuda")
-    for _ in range(2):
-        kernel[(1,)](out[0:], seven, ())
-        kernel[(1,)](out[1:], total, (3, 4))
-        kernel[(1,)](out[2:], total, (5, 6))
-    assert out.tolist() == [7, 7, 11]

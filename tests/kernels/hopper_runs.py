@@ -16,8 +16,8 @@ from asmtune.kernels import (
     _hopper_scaled,
 )
 from asmtune.kernels._attention_host import Attending, summed
-from asmtune.kernels._attention_reference import attend as attention_of
-from asmtune.kernels._attention_reference import differentiate as differentiate_exactly
+from asmtune.kernels._attention_spec import attend as attention_of
+from asmtune.kernels._attention_spec import differentiate as differentiate_exactly
 from tests.kernels.gluon_machine import Machine
 from tests.kernels.gluon_values import Descriptor, Int, Pointer
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from asmtune.core.config import Config
-from asmtune.kernels import _gru_backward_walk, gru
+from asmtune.kernels import _gru_backward, gru
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks import backward_passes
@@ -43,11 +43,11 @@ def states(lanes: int, split: int, teams: int, hidden: int, batch: int, seq: int
     torch.manual_seed(0)
     axes = {"UNITS": 32, "LANES": lanes, "SPLIT": split, "TEAMS": teams}
     shape = {"seq": seq, "batch": batch, "hidden": hidden}
-    given = _gru_backward_walk.problem(shape, "fp16", "cpu").arguments
+    given = _gru_backward.problem(shape, "fp16", "cpu").arguments
     names = ("factors", "keep", "dy", "weight")
-    with launched_with(Config(axes, num_warps=1, num_stages=1), "_gru_backward_walk"):
-        got = _gru_backward_walk.state_gradients(*(given[f"{name}_ptr"] for name in names))
-    want = _gru_backward_walk.reference(given).values()
+    with launched_with(Config(axes, num_warps=1, num_stages=1), "_gru_backward"):
+        got = _gru_backward.state_gradients(*(given[f"{name}_ptr"] for name in names))
+    want = _gru_backward.reference(given).values()
     return [excess(a, b, {"fp32": "fp16 recurrent"}) for a, b in zip(got, want, strict=True)]
 
 
@@ -58,7 +58,7 @@ def kept(dtype: str) -> float:
     given = gru.inputs({"seq": 200, "batch": 1, "input": 4, "hidden": 16}, dtype, "cpu")
     given["bias_ih"][16:32] = 6.0  # update gates of 0.9975
     want = _of_first(gru.baseline, {name: tensor.double() for name, tensor in given.items()})
-    with launched_with(ALONE, "gru", "_gru_backward_walk"):
+    with launched_with(ALONE, "gru", "_gru_backward"):
         return excess(_of_first(gru.gru, given), want, {dtype: f"{dtype} recurrent"})
 
 

@@ -1,8 +1,8 @@
-"""Variants of the matrix product against float64, for Triton's interpreter."""
+"""Variants of the matrix product against float64, for Triton's interpreter and for a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import matmul
 from asmtune.kernels._gemm_host import grid, product
 from asmtune.workshop.kernel_checks.tolerances import excess
+from tests.kernels.accuracy import case_of
 
 TILE = {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32, "GROUP_M": 2}
 VARIANTS = {
@@ -63,24 +64,28 @@ UNALIGNED = ("odd extents", "every other", "inner block")
 """Layouts that descriptors cannot load."""
 
 
-def errors(dtype: str, layout: str) -> dict[str, list[Any]]:
+def errors(
+    dtype: str, layout: str, device: str = "cpu", tile: Mapping[str, int] = TILE
+) -> dict[str, list[Any]]:
     """Return, for every variant that may run on a layout, its error and the counts left."""
     found = {}
-    a, b = LAYOUTS[layout](dtype)
-    made = product("matmul", a, b, None, "none")
-    for name, variant in VARIANTS.items():
-        c = torch.empty((*made.a.shape[:2], made.b.shape[2]), dtype=matmul.result_dtype(a.dtype))
+    a, b = (x.to(device) for x in LAYOUTS[layout](dtype))
+    made, rows = product("matmul", a, b, None, "none"), case_of("matmul").rows(device, dtype)
+    shape, kind = (*made.a.shape[:2], made.b.shape[2]), matmul.result_dtype(a.dtype)
+    for name, tiles in VARIANTS.items():
+        variant = {**tiles, **tile}
+        c = torch.empty(shape, dtype=kind, device=device)
         # Splits that the space would not make of so few blocks need memory of their own.
-        arguments = {**made.arguments(c), "sums_ptr": torch.empty(1 << 18)}
+        arguments = {**made.arguments(c), "sums_ptr": torch.empty(1 << 20, device=device)}
         aligned = arguments["MULTIPLE_STRIDES"] == 16
         if variant["LOADS"] == "descriptors" and not aligned:
             continue
         # The second of a split finds the counts as the first left them.
-        for _ in range(2 if variant["SPLIT_K"] > 1 else 1):
+        for _ in range(2 if variant["SPLIT_K"] > 1 or device != "cpu" else 1):
             c.fill_(99)
             matmul.kernel[grid({**arguments, **variant})](**arguments, **variant)
             wanted = a.double() @ b.double()
-            error = excess(c.reshape(wanted.shape), wanted)
+            error = excess(c.reshape(wanted.shape), wanted, rows)
             left = int(arguments["count_ptr"].abs().sum())
             found[name] = [min(error, 1e300), left]
     return found

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
@@ -20,14 +16,13 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import _attention_backward_q, attention
-from asmtune.kernels import _attention_reference as exact
+from asmtune.kernels import _attention_spec as exact
 from asmtune.kernels._attention_host import (
     Attending,
     backward_arguments,
     mask_arguments,
     sizes,
 )
-from asmtune.kernels._attention_reference import attend, attend_by_heads
 from tests.kernels.accuracy import module_of
 from tests.kernels.made import artifact_of, noted_launches
 
@@ -71,25 +66,6 @@ def test_forward_copies(causal: int, dim: int, settings: Settings, target: Targe
     assert "cp.async.cg.shared.global" in ptx
     assert "wgmma.mma_async.sync.aligned.m64n64k16" in ptx
     assert "mma.sync" not in ptx
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["attention", "_attention_backward_q"])
-@pytest.mark.parametrize("causal", [0, 1])
-def test_two_capped_programs_fit(
-    name: str, causal: int, settings: Settings, target: Target
-) -> None:
-    """Of eight warps with 128 registers a thread, two programs share a processor, and none spills.
-
-    The config of a head of 128 with the most scores a thread is the one that would.
-    """
-    sizes = {"D": 128, "causal": causal}
-    capped = [c for c in module_of(name).space().configs(**{**HEADS, **sizes}) if c.maxnreg]
-    config = max(capped, key=lambda config: int(config.kwargs["BLOCK_N"]))
-    artifact = made(name, config, settings, target, **sizes)
-    assert config.maxnreg == 128
-    assert read_cubin(artifact.cubin).spill_words == 0
-    assert 2 * (artifact.shared_bytes + 1024) <= 228 * 1024
 
 
 @pytest.mark.slow
@@ -138,37 +114,6 @@ def test_every_size_leaves_configs() -> None:
             for rows in (1, 40, 64, 65, 5000):
                 shape = {**HEADS, "D": dim, "M": rows, "N": rows}
                 assert space.first(**shape) in list(space.configs(**shape))
-
-
-@pytest.mark.parametrize("reference", [attend, attend_by_heads])
-def test_the_reference_refuses_heads_that_do_not_share(reference: Callable[..., object]) -> None:
-    """More key heads than heads have no result: `asmtune diagnose` called that of ours wrong."""
-    q, k = torch.ones(1, 2, 4, 32), torch.ones(1, 8, 4, 32)
-    with pytest.raises(ValueError, match="8 key heads do not divide 2 heads of queries"):
-        reference(q, k, k, Attending(scale=1.0))
-
-
-class Largest(TorchDispatchMode):
-    """Keep the bytes of the largest tensor that an operation makes."""
-
-    nbytes = 0
-
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = op(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
-            if isinstance(tensor, torch.Tensor):
-                self.nbytes = max(self.nbytes, tensor.nbytes)
-        return made
-
-
-@pytest.mark.parametrize("name", ["attention", "attention_fp8", "attention_backward"])
-def test_references_leave_room_for_others(name: str) -> None:
-    """Scores of the module's largest shapes are made for a head, as six tests share a GPU."""
-    module = module_of(name)
-    for shape in module.SHAPES:
-        with Largest() as made:
-            module.reference(module.problem(shape, module.DTYPES[0], "meta").arguments)
-        assert made.nbytes <= 2 << 30, shape  # keys in float64 of a decoding step
 
 
 def test_gradients_of_queries_alone_take_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
-from asmtune.kernels import _attention_dequantised, attention_fp8
+from asmtune.kernels import _attention_fp8, attention_fp8
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.inputs import LAYOUTS
 from tests.interpreter import Interpreter
@@ -80,10 +77,10 @@ def widened() -> list[str]:
             for dtype in (torch.float16, torch.bfloat16):
                 for name, laid in LAYOUTS.items():
                     want = attention_fp8.dequantised(laid(x), scale, dtype)
-                    got = _attention_dequantised.widened(laid(x), scale, dtype)
+                    got = _attention_fp8.widened(laid(x), scale, dtype)
                     if not torch.equal(got, want):
                         wrong.append(f"{scales} {kind} {dtype} {name}")
-    empty = _attention_dequantised.widened(x[:, :, :0], scale[:, :, :1], torch.float16)
+    empty = _attention_fp8.widened(x[:, :, :0], scale[:, :, :1], torch.float16)
     return wrong + ["no keys"] * (empty.shape != (2, 3, 0, dim))
 
 
@@ -91,22 +88,3 @@ def widened() -> list[str]:
 def test_keys_are_widened(interpreter: Interpreter) -> None:
     """Keys times scales of each kind are PyTorch's bits, whatever the format and the layout."""
     assert interpreter.call("tests.kernels.test_attention_fp8:widened") == []
-
-
-@pytest.mark.parametrize("group", [0, -1, 128])
-@pytest.mark.parametrize("target", ["A100", "H200"])
-def test_keys_are_widened_by_vectors(target: str, group: int, settings: Settings) -> None:
-    """Each thread loads and stores 16 bytes at once."""
-    x = torch.empty(4, 8, 2048, 128, dtype=torch.uint8, device="meta")
-    given = {"x_ptr": x, "wide_ptr": x.to(torch.float16), "scale_ptr": x.float()}
-    given |= {"heads": 8, "N": 2048, "FORMAT": "e4m3", "GROUP": group, "D": 128, "BLOCK": 64}
-    given |= dict(zip((f"stride_x{axis}" for axis in "bhrd"), x.stride(), strict=True))
-    given |= {f"stride_scale_{axis}": int(axis == "d") for axis in "bhrd"}
-    kernel = _attention_dequantised.kernel
-    text = ptx(
-        settings, Problem(kernel, given, lambda _: (1024,), {}, "widened"), Config({}), target
-    )
-    loads = re.findall(r"ld\.global\S*?\.(v4\.b32|b8|b16|b32|v2\.b32|v2\.b64)", text)
-    assert loads.count("v4.b32") == 4
-    assert len(re.findall(r"st\.global\.v4\.b32", text)) == 8
-    assert ("cvt.rn.f16x2.e4m3x2" in text) is (target == "H200")

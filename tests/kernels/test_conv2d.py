@@ -75,24 +75,6 @@ def test_few_channels_are_copied_by_rows(channels: int, taps: int, compiled: Any
     assert "ld.global.b16" not in ptx
 
 
-def test_groups_are_tiles_of_their_own(compiled: Any) -> None:
-    """A group's tiles follow those of the group before; without groups nothing asks which."""
-    shape = layer(64, 64, 3)
-    plain, grouped = (compiled(s)["ptx"] for s in (shape, {**shape, "groups": 2}))
-    assert "%nctaid.x" not in plain
-    assert "%nctaid.x" in grouped
-
-
-@pytest.mark.slow(seconds=1)
-def test_pixels_in_place_are_counted_on(compiled: Any) -> None:
-    """A single tap over a whole batch divides no pixel's number by the image's sizes."""
-    whole, strided = layer(64, 256, 1), {**layer(64, 256, 1), "stride": 2}
-    divisions = [
-        len(re.findall(r"\b(?:div|rem)\.[su]32", compiled(s)["ptx"])) for s in (whole, strided)
-    ]
-    assert divisions[0] < divisions[1]
-
-
 @given(
     size=st.tuples(st.integers(1, 40), st.integers(1, 40)),
     taps=st.tuples(st.integers(1, 7), st.integers(1, 7)),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from benchmarks.kernels import document
-from benchmarks.kernels.document import part
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,22 +62,3 @@ def test_tables(only_vector_add: None) -> None:
     assert "| [`vector_add`](../kernels/vector_add.py) | " in made
     times = "10.0 | 11.2 | 1,234 | 10.0 | 11.2 | 1,234 | 2.00 | 1.50 | 3,500 GB/s | 73% |"
     assert f"| n=8 | fp32 | {times}" in made
-
-
-def test_rates_and_failures(only_vector_add: None) -> None:
-    """Arithmetic at its limit has its rate and share; what failed is in no table and no mean."""
-    wrong = {"kernel": "vector_add", "dtype": "fp32", "shape": {"n": 8}, "wrong": 3.0, "run": 0}
-    fast = row(16, 3.0, flops_per_s=4.2e14, share_of_flops=0.425)
-    made = document.document(found(fast, wrong))
-    assert "| 420.0 TFLOP/s | 42% |" in made
-    assert "| **3.00** (3.00 to 3.00) | 1 |" in made
-    assert "n=8" not in made
-
-
-def test_parts_of_a_docstring() -> None:
-    """A part goes on over lines, up to the next one or to an empty line."""
-    text = "Adds.\n\nShapes: any,\nand more.\nDtypes: fp32.\nLayout: any.\n\nSource: none"
-    assert part(text, "Shapes") == "any, and more."
-    assert part(text, "Layout") == "any."
-    assert part(text, "Source") == "none"
-    assert part(text, "Errors") == "-"

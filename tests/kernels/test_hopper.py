@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
@@ -26,21 +23,24 @@ from asmtune.ir.asm.cubin import read_cubin
 from asmtune.kernels import (
     _hopper_attention,
     _hopper_attention_backward,
-    _hopper_attention_walk,
     _hopper_gemm,
     _hopper_gemm_walk,
-    _hopper_scaled,
     attention,
     matmul,
 )
-from asmtune.kernels._attention_reference import backward_inputs
+from asmtune.kernels._attention_spec import backward_inputs
 from asmtune.runtime.options import numbers
-from tests.gpu import hopper_process
-from tests.gpu.racecheck import Line, handover_lines, other_hazards
 from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError
-from tests.kernels.gluon_values import Int, tile
-from tests.kernels.hopper_runs import attend, differentiate, gelu, multiply, product
+from tests.kernels.gluon_values import tile
+from tests.kernels.hopper_runs import (
+    attend,
+    differentiate,
+    gelu,
+    multiply,
+    multiply_scaled,
+    product,
+)
 from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
 from tests.kernels.made import artifact_of
 
@@ -49,6 +49,9 @@ TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2, "SPLIT_K": 1}
 IN_TURN = {**TOGETHER, "BLOCK_M": 64, "PINGPONG": True}
 THREE = {**TOGETHER, "BLOCK_M": 192, "CONSUMERS": 3}
 TWO = {"BLOCK_N": 64, "STAGES": 2, "CONSUMERS": 2}
+SCALED = {"BLOCK_M": 128, "BLOCK_N": 16, "PER_SM": 1, "STAGES": 2, "GROUP_M": 8, "PINGPONG": False}
+SCALED_IN_TURN = {**SCALED, "BLOCK_M": 64, "PINGPONG": True}
+ROW, BLOCK = (1, 1, 0), (1, 128, 128)
 
 
 def gemm_context(M: int, N: int, dense: str, K: int = 4096) -> dict[str, Any]:
@@ -185,68 +188,6 @@ def test_items_are_dealt_longest_first_and_evenly() -> None:
     assert max(loads) <= 1.1 * sum(loads) / len(loads), loads
 
 
-@pytest.mark.parametrize(
-    ("heads", "extents", "rows", "together"),
-    [(6, (640, 640), 128, 6), (6, (640, 300), 128, 4), (5, (1000, 1000), 192, 2)],
-)
-def test_evenness_is_that_of_the_kernel(
-    heads: int, extents: tuple[int, int], rows: int, together: int
-) -> None:
-    """The work that the host counts for each program is what `item_at` gives it."""
-    M, N = extents
-    blocks = -(-M // rows)
-    lengths = np.array([-(-min(N, (b + 1) * rows) // 128) + 1 for b in reversed(range(blocks))])
-    work = []
-    for program in range(4):
-        function = Machine(program, 4, 0).function
-        sizes = tuple(map(Int, (heads, M, N, together)))
-        items = [
-            function(_hopper_attention_walk.item_at)(Int(turn), sizes, rows, 128, True)
-            for turn in range(function(_hopper_attention_walk.rounds)(Int(blocks * heads)))
-        ]
-        work.append(sum(int(item[2]) + 1 for item in items))
-    share = _hopper_attention_walk.least_share(
-        _hopper_attention_walk.dealt(lengths, heads, together), 4
-    )
-    assert share == sum(work) / 4 / max(work)
-
-
-@given(
-    heads=st.integers(1, 80), group=st.integers(1, 4), rows=st.sampled_from([128, 192]),
-    M=st.integers(1, 9000), in_l2=st.integers(1, 80),
-)  # fmt: skip
-def test_heads_dealt_at_once_are_all_or_stay_in_l2(
-    heads: int, group: int, rows: int, M: int, in_l2: int
-) -> None:
-    """Whole groups are dealt at once; more than fit in L2 are where fewer are less even."""
-    heads, in_l2 = heads * group, in_l2 * group
-    chosen = _hopper_attention_walk.heads_together(heads, group, (M, M), rows, in_l2, 132)
-    assert chosen in (heads, in_l2) or chosen % group == 0
-    assert 1 <= chosen <= heads
-    blocks = -(-M // rows)
-    if blocks * heads <= 64 * 132:
-        lengths = -(-np.minimum(rows * np.arange(blocks, 0, -1), M) // 128) + 1
-        shares = {
-            count: _hopper_attention_walk.least_share(
-                _hopper_attention_walk.dealt(lengths, heads, count), 132
-            )
-            for count in (chosen, group, heads)
-        }
-        assert shares[chosen] >= max(shares[group], shares[heads]) * 0.95 - 0.001
-
-
-@given(shares=st.integers(1, 80), M=st.integers(1, 9000), in_l2=st.integers(1, 80))
-def test_backward_deals_more_heads_than_fit_in_l2_where_it_is_more_even(
-    shares: int, M: int, in_l2: int
-) -> None:
-    """All or a power of 2 of the key heads begin at once; of many those that fit in L2."""
-    chosen = _hopper_attention_walk.shares_together(shares, (M, M), in_l2, 132)
-    many = -(-M // 128) * shares > 32 * 132
-    assert (
-        chosen == min(in_l2, shares) if many else chosen in (shares, 1 << chosen.bit_length() - 1)
-    )
-
-
 def small_runs() -> dict[str, Callable[[], Machine]]:
     """Runs of few steps, with more of them than stages."""
     return {
@@ -261,6 +202,14 @@ def small_runs() -> dict[str, Callable[[], Machine]]:
         )[1][0],
         "attention": lambda: attend(heads(1, 2, 1, 128, 192, 64, 0), TWO, 1)[2][0],
         "backward": lambda: differentiate(heads(1, 2, 2, 256, 128, 64, 0))[1][0],
+        "scaled": lambda: multiply_scaled((128, 16, 640), BLOCK, SCALED, 1)[1][0],
+        "scaled, halves": lambda: multiply_scaled(
+            (128, 256, 384), BLOCK, {**SCALED, "BLOCK_N": 256}, 1
+        )[1][0],
+        "scaled, in turn": lambda: multiply_scaled((64, 64, 384), BLOCK, SCALED_IN_TURN, 1)[1][0],
+        "scaled, fast": lambda: multiply_scaled((64, 64, 384), ROW, SCALED_IN_TURN, 1, fast=True)[
+            1
+        ][0],
     }
 
 
@@ -273,7 +222,11 @@ def test_no_order_races_or_waits_for_ever(name: str) -> None:
 
 @pytest.mark.slow(seconds=3)
 @pytest.mark.parametrize(
-    "name", ["together", "in turn", "three", "together, 192 columns", "backward"]
+    "name",
+    [
+        *("together", "in turn", "three", "together, 192 columns", "backward"),
+        *("scaled", "scaled, in turn"),
+    ],
 )
 def test_each_wait_and_arrival_is_needed(name: str) -> None:
     """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
@@ -368,19 +321,6 @@ def test_products_stay_in_flight(
     assert code.count("ATOMG.E.ADD") == (config.kwargs["SPLIT_K"] > 1) * config.kwargs["CONSUMERS"]
 
 
-@pytest.mark.slow(seconds=12)
-@pytest.mark.parametrize("D", [64, 128])
-def test_softmax_runs_under_products(D: int, settings: Settings) -> None:
-    """Powers of 2 are computed after the wait for the scores, before that for the values."""
-    shape = heads(1, 16, 4, 4096, 4096, D, 0)
-    config = _hopper_attention.space().first(**shape)
-    code = compiled(_hopper_attention, shape, config, settings)
-    under = re.findall(
-        r"WARPGROUP.DEPBAR.LE gsb0, 0x1 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x0", code, re.DOTALL
-    )
-    assert [part.count("MUFU.EX2") for part in under] == [66, 66]
-
-
 @pytest.mark.slow(seconds=16)
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("D", [64, 128])
@@ -430,87 +370,6 @@ def test_sums_and_zeros_before_backward(interpreter: Interpreter) -> None:
     found = interpreter.call("tests.kernels.test_hopper:prepared")
     assert found.pop("sums") < 1e-4
     assert found == {"zeros": 0.0, "gaps": 0.0}
-
-
-def accesses(code: str, lines: Collection[Line]) -> list[str]:
-    """Return the instructions on shared memory at some lines, each with those beside it."""
-    at, marks, steps = ("", 0), [], []
-    for text in code.splitlines():
-        if mark := re.search(r'## File "[^"]*?([^/"]+)", line (\d+)', text):
-            at = (mark[1], int(mark[2]))
-        elif step := re.search(r"/\*[0-9a-f]+\*/ +(.*?) ;", text):
-            marks.append(at)
-            steps.append(step[1])
-    shared = re.compile(r"\b(LDS|STS|LDSM|STSM|ATOMS|REDS|SYNCS|HGMMA|UTMA\w+|UBLK\w+)\b")
-    return [
-        f"{steps[max(i - 3, 0) : i]} > {step} < {steps[i + 1 : i + 9]}"
-        for i, step in enumerate(steps)
-        if marks[i] in lines and shared.search(step)
-    ]
-
-
-def partitioned() -> dict[str, tuple[Any, Problem, Config]]:
-    """Kernels of three and two warpgroups that multiply, and one without shared memory."""
-    attention, gemm, backward = _hopper_attention, _hopper_gemm, _hopper_attention_backward
-    shape, x = heads(1, 1, 1, 128, 128, 64, 0), {"x_ptr": torch.empty(2, device="meta")}
-    three = [c for c in attention.space().configs(**shape) if c.kwargs["CONSUMERS"] == 3]
-    product = gemm.problem(gemm.SHAPES[0], "fp16", "meta")
-    long = gemm.problem({"batch": 1, "M": 128, "N": 4096, "K": 4096}, "fp16", "meta")
-    scaled = _hopper_scaled.problem(_hopper_scaled.SHAPES[0], "fp8e4nv", "meta")
-    return {
-        "attention": (attention, attention.problem(shape, "fp16", "meta"), three[-1]),
-        "backward": (
-            backward,
-            backward.problem(shape, "fp16", "meta"),
-            backward.space().first(D=64),
-        ),
-        "gemm": (gemm, product, tiles_of(64, 128, PINGPONG=True)),
-        "gemm of three": (gemm, product, tiles_of(192, 192)),
-        "gemm in parts": (gemm, long, tiles_of(128, 128, SPLIT_K=2)),
-        "scaled": (_hopper_scaled, scaled, _hopper_scaled.space().first(**scaled.shape)),
-        "apart": (hopper_process, Problem(hopper_process.kernel, x, lambda _: (1,)), Config({})),
-    }
-
-
-@pytest.mark.slow(seconds=4)
-@pytest.mark.parametrize("name", partitioned())
-def test_racecheck_is_silenced_at_tritons_bytes_alone(name: str, settings: Settings) -> None:
-    """What is not reported is a byte that is read after barrier 1, and written before it."""
-    module, problem, config = partitioned()[name]
-    code = machine_code(problem, config, settings)
-    steps = accesses(code, handover_lines(Path(module.__file__)))
-    barrier = r"BAR\.SYNC\.DEFER_BLOCKING 0x1\b(?!,)"
-    reads = [step for step in steps if re.search(rf"{barrier}.* > LDS\.U8 ", step)]
-    writes = [step for step in steps if re.search(rf" > STS[. ].* < .*{barrier}", step)]
-    assert (len(reads), len(writes) >= 2, len(steps)) == (1, True, len(reads) + len(writes)), steps
-
-
-RACES = """========= COMPUTE-SANITIZER
-========= Error: Race reported between Read access at kernel+0x120 in _hopper_attention.py:7
-=========     and Write access at kernel+0x6140 in _hopper_attention.py:7 [8 hazards]
-=========     and Write access at kernel+0xaa60 in _hopper_attention.py:9 [1 hazards]
-=========
-BLOCK_N=128 STAGES=2
-========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
-"""
-
-
-def test_races_at_other_lines_are_left() -> None:
-    """A hazard passes as Triton's where a read and a write are both at its lines."""
-    name = "_hopper_attention.py"
-    own = {(name, 7), (name, 9)}
-    assert other_hazards(RACES, own) == []
-    assert len(other_hazards(RACES, {(name, 7)})) == 1
-    assert len(other_hazards(RACES, {(name, 9)})) == 2
-    assert len(other_hazards(RACES, {("another.py", 7), ("another.py", 9)})) == 2
-    assert len(other_hazards(RACES.replace("Read", "Write"), own)) == 2
-    assert len(other_hazards(RACES.replace(f" in {name}:9", ""), own)) == 1
-    warned = RACES.replace("COMPUTE-SANITIZER", "Warning: an access is not tracked")
-    assert len(other_hazards(warned, own)) == 1
-    with pytest.raises(ValueError, match="1 hazards are printed, 2 are summed up"):
-        other_hazards(RACES.replace("SUMMARY: 1", "SUMMARY: 2"), own)
-    with pytest.raises(ValueError, match="the case did not end"):
-        other_hazards(RACES.replace("SUMMARY", ""), own)
 
 
 def test_other_tensors_are_refused_in_one_line() -> None:

@@ -1,9 +1,7 @@
-"""The Gluon kernel for products of FP8 with scales: numbers, orders, machine code, and refusals."""
+"""The Gluon kernel for products of FP8 with scales: numbers, machine code, and refusals."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,9 +11,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.kernels import _hopper_scaled, _scaled, scaled_matmul
-from tests.kernels.gluon_machine import Machine
 from tests.kernels.hopper_runs import multiply_scaled
-from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
 from tests.kernels.test_hopper import machine_code
 
 Groups = tuple[int, int, int]
@@ -46,35 +42,6 @@ def test_products_by_every_config(groups: Groups, fast: bool) -> None:
         assert error < 0.08, config
     last = configs(groups, fast)[-1].kwargs
     assert multiply_scaled((1, 72, 64), groups, last, 1, fast=fast, finish=True)[0] < 0.04
-
-
-TILE = {"BLOCK_M": 128, "BLOCK_N": 16, "PER_SM": 1, "STAGES": 2, "GROUP_M": 8, "PINGPONG": False}
-IN_TURN = {**TILE, "BLOCK_M": 64, "PINGPONG": True}
-
-
-def small_runs() -> dict[str, Callable[[], Machine]]:
-    """Runs of few steps, with more of them than stages."""
-    wide = {**TILE, "BLOCK_N": 256}
-    return {
-        "together": lambda: multiply_scaled((128, 16, 640), BLOCK, TILE, 1)[1][0],
-        "halves": lambda: multiply_scaled((128, 256, 384), BLOCK, wide, 1)[1][0],
-        "in turn": lambda: multiply_scaled((64, 64, 384), BLOCK, IN_TURN, 1)[1][0],
-        "fast": lambda: multiply_scaled((64, 64, 384), ROW, IN_TURN, 1, fast=True)[1][0],
-    }
-
-
-@pytest.mark.slow(seconds=8)
-@pytest.mark.parametrize("name", small_runs())
-def test_no_order_races_or_waits_for_ever(name: str) -> None:
-    """In every order of partitions and copies each product reads what it did in one."""
-    assert Interleavings(small_runs()[name]()).explore() > 1000
-
-
-@pytest.mark.slow(seconds=5)
-@pytest.mark.parametrize("name", ["together", "in turn"])
-def test_each_wait_and_arrival_is_needed(name: str) -> None:
-    """Without the waits or the arrivals of a partition at a barrier, some order is wrong."""
-    assert steps_that_are_not_needed(small_runs()[name]()) == []
 
 
 @pytest.mark.slow(seconds=15)
@@ -122,61 +89,10 @@ def test_odd_launches_with_a_bias_compile(
         assert "QGMMA" in machine_code(problem, config, settings)  # which refuses spills
 
 
-_PRODUCT = r"QGMMA\S+ R\d+, gdesc\[UR\d+\], R\d+, gsb0 ;(.*?)WARPGROUP.DEPBAR.LE gsb0, 0x(\d)"
-
-
-@pytest.mark.slow(seconds=8)
-def test_scales_are_applied_while_others_multiply(settings: Settings) -> None:
-    """A product of 128 of K begins at zero, and is scaled and added by one FMA an element."""
-    problem = _hopper_scaled.problem(shape_of(BLOCK), "fp8e4nv", "meta")
-    (config,) = (
-        c
-        for c in configs(BLOCK, False)
-        if (c.kwargs["BLOCK_M"], c.kwargs["BLOCK_N"], c.kwargs["STAGES"]) == (128, 256, 4)
-    )
-    code = machine_code(problem, config, settings)
-    assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["0"] * 4
-    # Each warpgroup begins the left and the right product in the same registers.
-    begun = re.findall(r"QGMMA\.64x128x32\S+ (R\d+), gdesc\[UR\d+\], RZ, !UPT ;", code)
-    assert len(begun) == 4
-    assert begun[0] == begun[1]
-    assert begun[2] == begun[3]
-    loop = re.search(r"RZ, !UPT.*?SYNCS\.ARRIVE.*?BRA", code, re.DOTALL)
-    assert loop is not None
-    assert loop[0].count(" FFMA ") == 128
-
-
-@pytest.mark.slow(seconds=8)
-def test_fast_products_stay_in_flight(settings: Settings) -> None:
-    """A product of the hot loop waits for the one before alone."""
-    problem = _hopper_scaled.problem(shape_of(TENSOR), "fp8e4nv", "meta")
-    code = machine_code(problem, configs(TENSOR, True)[0], settings)
-    assert [wait for _, wait in re.findall(_PRODUCT, code, re.DOTALL)] == ["1", "1"]
-
-
 def launch(**changed: Any) -> dict[str, Any]:
     """Return the arguments of a launch of the plain kernel, of which some are other ones."""
     shape = {"M": 64, "N": 256, "K": 512, **dict.fromkeys(_scaled.EXTENTS, 0)}
     return {**scaled_matmul.problem(shape, "fp8e4nv", "cpu").arguments, **changed}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({}, "a is on cpu; it must be on a Hopper GPU"),
-        ({"GROUP_A": 64}, r"GROUP_A is 64; it must be one of \(0, 1, 128\)"),
-        ({"GROUP_K": 64}, r"GROUP_K is 64; it must be one of \(0, 128\)"),
-        ({"a_ptr": torch.zeros(1, 64, 520, dtype=torch.uint8)[..., :512]}, "multiples of 16"),
-    ],
-)
-def test_others_are_refused_in_one_line(changed: dict[str, Any], message: str) -> None:
-    """Groups, layouts and devices that the kernel does not take are named, however it is called."""
-    given = launch(**changed)
-    with pytest.raises(ValueError, match=message):
-        _hopper_scaled.in_place_of_plain(given)
-    values = [given.get(name) for name in scaled_matmul.kernel.arg_names]
-    with pytest.raises(ValueError, match=message):
-        scaled_matmul._launch_gluon(*values)
 
 
 @pytest.mark.parametrize(

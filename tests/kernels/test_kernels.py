@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +11,18 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.core.hardware.model import Target
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.workshop.kernel_checks.tolerances import TOLERANCES, excess
+from asmtune.workshop.kernel_checks.tolerances import excess
 from benchmarks.kernels.entries import ENTRIES
 from tests.interpreter import Interpreter
 from tests.kernels.accuracy import KERNELS, case_of, module_of
 from tests.kernels.made import artifact_of
 
-ROOT = Path(__file__).parent.parent.parent
 PAIRS = [(name, dtype) for name in KERNELS for dtype in module_of(name).DTYPES]
 PARTS = (
     *("kernel", "space", "SHAPES", "DTYPES", "DEFAULT", "OUTPUTS"),
     *("inputs", "problem", "baseline", "reference", "_tuned"),
 )
-SAID = ("Shapes", "Dtypes", "Layout", "Errors", "Source")
+SAID = ("Shapes", "Dtypes", "Layout", "Source")
 """Parts of a module's docstring."""
 
 PRODUCTS = (
@@ -178,78 +176,48 @@ def test_refused_gradients(name: str) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], ...]] = {
     "vector_add": ({"y": torch.zeros(3)},),
     "gelu": ({"approximate": "erf"},),
-    "dropout": (
-        *({"p": 1.5}, {"p": float("nan")}, {"seed": -1}, {"seed": 1.5}),
-        *({"p": torch.tensor(0.5)},),
-    ),
-    "softmax": (
-        {"x": MANY_ROWS},
-        {"x": torch.zeros(3, 0)},
-    ),
+    "dropout": ({"p": 1.5}, {"p": float("nan")}, {"seed": -1}, {"p": torch.tensor(0.5)}),
+    "softmax": ({"x": MANY_ROWS}, {"x": torch.zeros(3, 0)}),
     "layernorm": ({"weight": torch.zeros(3)},),
     "rmsnorm": ({"weight": torch.zeros(70).half()},),
     "layernorm_backward": ({"mean": torch.zeros(3)},),
     "rmsnorm_backward": ({"dy": torch.zeros(5, 3)},),
-    "cross_entropy": (
-        {"target": torch.zeros(5)},
-        {"reduction": "max"},
-    ),
-    "rope": (
-        {"cos": torch.zeros(5, 3)},
-        {"x": torch.zeros(5, 2, 3, 71)},
-    ),
+    "cross_entropy": ({"target": torch.zeros(5)}, {"reduction": "max"}),
+    "rope": ({"cos": torch.zeros(5, 3)}, {"x": torch.zeros(5, 2, 3, 71)}),
     "quantise": (
         *({"format": "int8"}, {"group": "block"}, {"group": (1, -2)}),
-        *({"scales": torch.ones(5, 4)}, {"amax": torch.ones(5, 5).half()}),
-        *({"amax": torch.ones(1), "scales": torch.ones(1)},),
+        *({"scales": torch.ones(5, 4)}, {"amax": torch.ones(1), "scales": torch.ones(1)}),
     ),
     "scaled_matmul": (
         *({"a": torch.zeros(17, 3)}, {"scale_a": torch.ones(2)}, {"scale_a": torch.ones(5, 1)}),
-        *({"scale_b": torch.ones(1).half()},),
         *({"bias": torch.ones(3).bfloat16()}, {"out_dtype": torch.int8}),
     ),
     "resize": ({"x": torch.zeros(3, 4).char()},),
-    "warp": (
-        {"offset": torch.zeros(7, 70)},
-        {"offset": torch.zeros(7, 3).short()},
-    ),
-    "correlation": (
-        *({"src1": torch.zeros(3).char()}, {"shifts": 0}, {"out_shift": 32}),
-        *({"out": torch.zeros(5, 5, 9).char()},),
-    ),
-    "gru": (
-        *({"x": torch.zeros(3, 7).half()}, {"h0": torch.zeros(13).half()}),
-        *({"weight_hh": torch.zeros(39, 7).half()}, {"bias_hh": torch.zeros(7).half()}),
-    ),
+    "warp": ({"offset": torch.zeros(7, 70)}, {"offset": torch.zeros(7, 3).short()}),
+    "correlation": ({"shifts": 0}, {"out_shift": 32}, {"out": torch.zeros(5, 5, 9).char()}),
+    "gru": ({"h0": torch.zeros(13).half()}, {"weight_hh": torch.zeros(39, 7).half()}),
     "cross_entropy_backward": ({"lse": torch.zeros(3)},),
     "attention": (
         *({"dropout": 1.0}, {"window": 0}, {"window": (1, -1)}, {"window": (1, 2, 3)}),
-        *({"window": "all"}, {"mask": torch.zeros(1)}, {"mask": torch.zeros(1, 2, 3, 1)}),
-        *({"mask": torch.zeros(1).int()},),
+        *({"mask": torch.zeros(1)}, {"mask": torch.zeros(1, 2, 3, 1)}),
         *({"mask": torch.zeros(1, 1, 1, 1, requires_grad=True)}, {"scale": -1.0}),
-        *({"scale": torch.tensor(0.5)}, {"dropout": torch.tensor(0.5)}, {"seed": -1}),
-        *({"dropout": 0.5, "seed": 1.5}, {"padding": torch.zeros(1)}),
-        *({"padding": torch.zeros(3).int()}, {"q": torch.zeros(1, 2, 70, 44).half()}),
-        *({"q": torch.zeros(2, 70, 16).half()}, {"k": torch.zeros(1, 3, 9, 16).half()}),
-        *({"v": torch.zeros(1, 1, 9, 16).half()},),
+        *({"dropout": torch.tensor(0.5)}, {"seed": -1}, {"padding": torch.zeros(1)}),
+        *({"padding": torch.zeros(3).int()}, {"k": torch.zeros(1, 3, 9, 16).half()}),
+        *({"q": torch.zeros(2, 70, 16).half()}, {"v": torch.zeros(1, 1, 9, 16).half()}),
     ),
     "attention_fp8": (
         *({"k": torch.zeros(1).half()}, {"q": torch.zeros(1, 2, 9, 40).half()}),
         *({"scale_k": torch.ones(1).half()}, {"scale_k": torch.ones(3)}),
-        *({"scale_v": torch.ones(1, 2, 1, 1)}, {"scale_v": torch.ones(1, 1, 3, 16)}),
         *({"scale_v": torch.ones(1, 1, 7, 1)}, {"scale_k": torch.ones((), device="meta")}),
-        *({"window": 0},),
     ),
     "conv2d": (
         *({"x": torch.zeros(3, 4, 5)}, {"weight": torch.zeros(8, 3, 1, 1)}, {"groups": 3}),
-        *({"groups": True}, {"weight": torch.zeros(8, 40, 0, 1)}, {"bias": torch.zeros(7)}),
-        *({"bias": torch.zeros(24).half()}, {"stride": 0}, {"padding": "same"}),
+        *({"weight": torch.zeros(8, 40, 0, 1)}, {"bias": torch.zeros(7)}, {"padding": "same"}),
         *({"dilation": (1, 2, 3)}, {"groups": 4, "weight": torch.zeros(6, 10, 1, 1)}),
     ),
     "matmul": (
         *({"b": torch.zeros(3, 2).half()}, {"a": torch.zeros(4).half()}),
-        *({"b": torch.zeros(65, 33)}, {"bias": torch.zeros(3).half()}, {"activation": "tanh"}),
-        *({"bias": torch.zeros(33)},),
+        *({"bias": torch.zeros(3).half()}, {"activation": "tanh"}),
     ),
     "linear": ({"weight": torch.zeros(5, 0)}, {"x": torch.zeros(2, 3, 0)}),
     "tiled_matmul": ({"b": torch.zeros(4, 2).half()}, {"a": torch.zeros(3).half()}),
@@ -286,14 +254,3 @@ def test_excess_tells_right_from_wrong(got: list[float], want: list[float], righ
     """Values, NaN, infinities with their signs, what overflows, and shapes all count."""
     exact = torch.tensor(want, dtype=torch.float64)
     assert (excess(torch.tensor(got), exact) <= 1) is right
-
-
-@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
-def test_excess_allows_rounding_once(dtype: str) -> None:
-    """A halved float may be rounded, and be no further off than that."""
-    kind = {"fp16": torch.float16, "bf16": torch.bfloat16}[dtype]
-    exact = torch.linspace(1, 2, 1001, dtype=torch.float64)
-    rounded = exact.to(kind)
-    assert excess(rounded, exact) <= 1
-    assert excess(rounded * (1 + 2 * torch.finfo(kind).eps), exact) > 1
-    assert TOLERANCES[dtype].relative < torch.finfo(kind).eps

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,18 +10,15 @@ import torch
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import linear, matmul, tiled_matmul
+from asmtune.kernels import linear, matmul
 from asmtune.kernels._gemm_host import Product, as_tf32, by_cublas, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
 from tests.kernels.interpreted_matmul import CASES, UNALIGNED
 from tests.kernels.made import artifact_of
-from tests.launch_kernels import WITH_TENSOR_CORES
 
-ROOT = Path(__file__).parent.parent.parent
 SHAPE = {"batch": 1, "M": 1000, "N": 1000, "K": 1000}
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 
@@ -150,42 +145,6 @@ def test_space_keeps_to_its_memory(shape: dict[str, int]) -> None:
             assert tiles * v["SPLIT_K"] * v["BLOCK_M"] * v["BLOCK_N"] * 4 <= memory
 
 
-def test_space_asks_for_the_contract() -> None:
-    """Rows that are not at multiples of 16 bytes leave no config with descriptors."""
-    shape = matmul.problem({**SHAPE, "M": 16, "K": 1001}, "fp16", "meta").shape
-    assert shape["MULTIPLE_STRIDES"] == 2
-    loads = {config.kwargs["LOADS"] for config in matmul.space().configs(**shape)}
-    assert loads == {"pointers"}
-
-
-@pytest.mark.parametrize("module", [matmul, tiled_matmul], ids=["matmul", "tiled_matmul"])
-def test_default_fits_every_target(module: ModuleType) -> None:
-    """The default's tiles, at the widest dtype and in all stages, fit a program's shared memory."""
-    values = module.DEFAULT.kwargs
-    tiles = (values["BLOCK_M"] + values["BLOCK_N"]) * values["BLOCK_K"] * 4
-    needed = tiles * module.DEFAULT.num_stages
-    rooms = {name: load_target(name).shared_bytes_per_block for name in WITH_TENSOR_CORES}
-    assert {name: room for name, room in rooms.items() if room < needed} == {}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"a": halves(2, 2, 4), "b": halves(3, 4, 2)}, "a batch of both must be as long"),
-        ({"a": halves(1, 2, 4).expand(1 << 16, 2, 4)}, "a batch must be 65535 at most"),
-        ({"a": halves(2, 0), "b": halves(0, 2)}, "K must be 1 or more"),
-        (
-            {"a": torch.zeros(2, 4).char(), "b": torch.zeros(4, 2).char(), "activation": "relu"},
-            "a is int8; that has neither bias nor activation",
-        ),
-    ],
-)
-def test_refused(changed: dict[str, Any], message: str) -> None:
-    """What does not fit is refused: which argument, what it is, and what it must be."""
-    with pytest.raises(ValueError, match=f"^matmul.*{message}"):
-        matmul.matmul(**{"a": halves(2, 4), "b": halves(4, 2), **changed})
-
-
 def test_linear_is_the_same_kernel() -> None:
     """A linear layer launches matmul's kernel on the transposed weight, for all leading axes."""
     assert linear.kernel is matmul.kernel
@@ -194,16 +153,6 @@ def test_linear_is_the_same_kernel() -> None:
     assert problem.arguments["LAYOUT"] == "kk"
     assert problem.arguments["M"] == 2000
     assert problem.arguments["ACTIVATION"] == "gelu"
-
-
-def test_cublas_gets_fp32_as_it_lies() -> None:
-    """Our kernel takes fp32 along K alone, by a copy; cuBLAS takes either, and may be called."""
-    a, b = (torch.empty(512, 512, device="meta") for _ in range(2))
-    alone = product("matmul", a, b, None, "none")
-    beside = product("matmul", a, b, None, "none", vendor=True)
-    assert (alone.b.stride()[1:], beside.b.stride()[1:]) == ((1, 512), (512, 1))
-    given = beside.arguments(torch.empty(1, 512, 512, device="meta"))
-    assert (given["LAYOUT"], given["MULTIPLE_STRIDES"]) == ("kn", 16)
 
 
 @pytest.mark.parametrize("setting", ["ieee", "tf32"])

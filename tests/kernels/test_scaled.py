@@ -11,8 +11,7 @@ import torch
 
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.problem import Problem
-from asmtune.kernels import _groups, quantise, scaled_matmul
+from asmtune.kernels import quantise, scaled_matmul
 from asmtune.kernels._gemm_host import grid
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
@@ -91,18 +90,6 @@ def test_rounding_is_by_units_that_round_once(format_: str, settings: Settings) 
         assert "cvt.rz.f16" not in text
         assert "ld.global.v4.b32" in text
         assert "st.global.v4.b32" in text
-
-
-@pytest.mark.parametrize("group", [(0, 0), (0, 1), (300, 700)], ids=str)
-def test_amax_of_large_groups_compiles(group: tuple[int, int], settings: Settings) -> None:
-    """The pass before compiles as `quantise` launches it, and loads ahead."""
-    x = torch.empty(8192, 8192, dtype=torch.bfloat16, device="meta")
-    grid, given = _groups.amax_launch(x, quantise._groups(x, group))
-    problem = Problem(_groups.amax_kernel, given, grid, {}, "amax")
-    for target in ("A100", "H200"):
-        text = ptx(settings, problem, Config({}, num_warps=4), target)
-        assert "max" in text
-        assert "cp.async" in text
 
 
 def test_vendor_computes_the_same() -> None:

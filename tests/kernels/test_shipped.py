@@ -19,7 +19,6 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.database import Store
 from asmtune.store.interchange import abridged
 from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, OURS, Identity, identities
@@ -31,7 +30,6 @@ from benchmarks.kernels.ship import (
     file_of,
     knows_alternatives,
     launched,
-    main,
     ship,
     slower,
 )
@@ -196,25 +194,6 @@ def test_what_is_stale_goes(tmp_path: Path) -> None:
     assert written[key_digest(one.key)] == again.winner
 
 
-@pytest.mark.parametrize("suffix", ["json", "sqlite"])
-def test_ships_from_a_store_or_an_export(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command takes what was tuned from either, and tells how many keys are shipped."""
-    records, source = list(tuned("gelu")), tmp_path / f"tuned.{suffix}"
-    if suffix == "json":
-        interchange.write(source, records)
-    else:
-        with Store.open(source) as store:
-            store.save_all(records)
-    folder = tmp_path / "shipped"
-    command = ["ship", "gelu", "--store", str(source), "--output", str(folder)]
-    monkeypatch.setattr("sys.argv", command)
-    main()
-    assert len(interchange.read(file_of("gelu", folder))) == len(records)
-    assert f" {len(records)} of " in capsys.readouterr().out
-
-
 def test_what_the_vendor_beats_is_tuned_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,15 +243,3 @@ def test_abridged_keeps_what_may_be_called_in_the_winners_place() -> None:
     assert [m.config for m in kept.measurements] == [won, vendor, best]
     assert kept.winner_among(["cudnn"]) == vendor
     assert kept.winner_among([]) == best
-
-
-def test_abridged_tells_of_failed_alternatives() -> None:
-    """A record says that the vendor's function was tried and was wrong; failed configs go."""
-    config = Config({"BLOCK": 64})
-    failed = [(config.with_alternative("cudnn"), Failure("check", "wrong_output", "1 of 2"))]
-    failed.append((Config({"BLOCK": 128}), Failure("launch", "error", "no room")))
-    (key, expected), *_ = identities(NEEDED.places(["vector_add"])[0])
-    timed = (Measurement(config, 1.0, 1.0, 1.0, ()),)
-    kept = abridged(TuneRecord(key, config, timed, expected, tuple(failed)), 1)
-    assert kept.failures == (failed[0],)
-    assert knows_alternatives(kept)

@@ -11,7 +11,7 @@ import torch
 
 from asmtune.core.alternatives import call_of
 from asmtune.kernels import _gemm_host, _hopper_attention_backward, _scaled
-from asmtune.kernels._attention_reference import has_vendor
+from asmtune.kernels._attention_spec import has_vendor
 from asmtune.kernels._common import is_expanded
 from asmtune.runtime.options import deterministic
 from asmtune.workshop.kernel_checks.reports import as_tuple
@@ -221,8 +221,8 @@ def test_dequantised_gets_what_it_takes(
             assert k.dtype == v.dtype == kind
             return exact(q.double(), k.double(), v.double(), **more).to(kind)
 
-        monkeypatch.setattr("asmtune.kernels._attention_dequantised.attention", attend)
-        monkeypatch.setattr("asmtune.kernels._attention_dequantised.widened", module.dequantised)
+        monkeypatch.setattr("asmtune.kernels._attention_fp8.attention", attend)
+        monkeypatch.setattr("asmtune.kernels._attention_fp8.widened", module.dequantised)
         noted_launches(monkeypatch, called=True)
         wide = [x.double() for x in given]
         want = module.baseline(*wide, **options)
@@ -233,21 +233,6 @@ def test_dequantised_gets_what_it_takes(
         ):
             assert got.dtype == kind
             assert excess(got, want, ROUNDED) <= 1
-
-
-@pytest.mark.parametrize(
-    ("queries", "vendor", "names"),
-    [(64, True, {"dequantised"}), (63, True, set()), (64, False, set())],
-)
-def test_few_queries_are_not_dequantised_for(
-    queries: int, vendor: bool, names: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decoding has no such candidate, and `vendor=False` leaves it out."""
-    module, found = module_of("attention_fp8"), noted_launches(monkeypatch)
-    shape = {"B": 1, "H": 2, "KV": 1, "M": queries, "N": 80, "D": 16, "causal": 0}
-    given = module.inputs({**shape, "group": 0, "e5m2": 0}, "fp16", "cpu")
-    module.attention_fp8.prepared.ordinary(**given, vendor=vendor)
-    assert found == [names]
 
 
 @pytest.mark.parametrize(

@@ -288,17 +288,3 @@ def test_the_buffer_is_smaller_where_memory_is_short(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_mib << 20, 140 << 30))
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: L2(50 << 20))
     assert _flush_size(256 << 20) == size_mib << 20
-
-
-def test_without_room_for_the_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a full GPU the error gives the size, what is free, and the setting."""
-
-    def full(*args: object, **kwargs: object) -> NoReturn:
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 << 20, 140 << 30))
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: L2(50 << 20))
-    monkeypatch.setattr(torch, "empty", full)
-    with pytest.raises(MeasureError, match=r"L2: 256 MiB, and 100 MiB are free.*flush_bytes"):
-        GpuClock(EVENTS)

@@ -23,7 +23,6 @@ class Case:
         numbers: other arguments.
         configs: constexprs by config's name, the default first.
         grid: the grid of a config.
-        outputs: number of arguments that are written.
     """
 
     kernel: Any
@@ -77,18 +76,6 @@ STATE = Case(
     },
     short(lambda c: (cdiv(DIM, c["BLOCK"]), HEADS)),
 )  # fmt: skip
-ROWS = Case(
-    kernels.row_partials,
-    {"dx_ptr": (60, 32), "dw_ptr": (20, 32), "x_ptr": (60, 32), "dy_ptr": (60, 32)},
-    {"rows": 60},
-    {
-        "default": {"N": 32, "ROWS": 8},
-        "fewer": {"N": 32, "ROWS": 16},
-        "more": {"N": 32, "ROWS": 3},
-        "short": {"N": 32, "ROWS": 3, **SHORT},
-    },
-    short(lambda c: (cdiv(60, c["ROWS"]),)),
-)
 PARTS = Case(
     kernels.strided_partials,
     {"partial_ptr": (5 * 8,), "x_ptr": (5, 250)},
@@ -124,18 +111,6 @@ MAXIMA = Case(
         "short": {"BLOCK": 256, **SHORT},
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
-)
-TILES = Case(
-    kernels.tile_partials,
-    {"dx_ptr": (100, 80), "dd_ptr": (7, 80), "dout_ptr": (100, 80), "x_ptr": (100, 80)},
-    {"M": 100, "N": 80, "stride_dd": 80},
-    {
-        "default": {"BM": 32, "BN": 32},
-        "tall": {"BM": 64, "BN": 16},
-        "low": {"BM": 16, "BN": 128},
-        "short": {"BM": 64, "BN": 128, **SHORT},
-    },
-    short(lambda c: (cdiv(100, c["BM"]) * cdiv(80, c["BN"]),)),
 )
 SPLIT = Case(
     kernels.split_product,
@@ -186,17 +161,6 @@ SCALE = Case(
     },
     short(lambda c: (cdiv(1000, c["BLOCK"]),)),
 )
-WALKED_SCALE = Case(
-    kernels.strided_scale,
-    {"out_ptr": (1000,), "x_ptr": (1000,)},
-    {"n": 1000},
-    {
-        "default": {"PROGRAMS": 4, "BLOCK": 32},
-        "more": {"PROGRAMS": 8, "BLOCK": 32},
-        "short": {"PROGRAMS": 8, "BLOCK": 32, **SHORT},
-    },
-    short(lambda c: (c["PROGRAMS"],)),
-)
 SUMS = Case(
     kernels.row_sums,
     {"out_ptr": (100,), "x_ptr": (100, 60)},
@@ -208,30 +172,11 @@ SUMS = Case(
     },
     short(lambda c: (cdiv(100, c["BM"]),)),
 )
-OVERWRITTEN = Case(
-    kernels.overwritten,
-    {"out_ptr": (1024,), "x_ptr": (1024,)},
-    {},
-    {"default": {"BLOCK": 64, "TILE": 64}, "lossy": {"BLOCK": 128, "TILE": 64}},
-    lambda c: (1024 // c["BLOCK"],),
-)
-GROUPED = Case(
-    kernels.grouped_adds,
-    {"dw_ptr": (8, 32), "x_ptr": (20, 32)},
-    {},
-    {
-        "default": {"N": 32, "GROUP": 8},
-        "fewer": {"N": 32, "GROUP": 4},
-        "short": {"N": 32, "GROUP": 4, **SHORT},
-    },
-    short(lambda _: (20,)),
-)
 WORKSPACES = {
-    "state": (STATE, "partial_ptr"), "rows": (ROWS, "dw_ptr"), "parts": (PARTS, "partial_ptr"),
-    "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"), "tiles": (TILES, "dd_ptr"),
+    "state": (STATE, "partial_ptr"), "parts": (PARTS, "partial_ptr"),
+    "means": (MEANS, "partial_ptr"), "maxima": (MAXIMA, "most_ptr"),
     "split": (SPLIT, "parts_ptr"), "walk": (WALK, "sums_ptr"), "described": (DESCRIPTORS, "dw_ptr"),
-    "grouped": (GROUPED, "dw_ptr"),
 }  # fmt: skip
 ORDINARY = {
-    "scale": SCALE, "walked": WALKED_SCALE, "sums": SUMS, "overwritten": OVERWRITTEN,
+    "scale": SCALE, "sums": SUMS,
 }  # fmt: skip

@@ -37,19 +37,6 @@ def state_backward(
 
 
 @triton.jit
-def row_partials(x_ptr, dy_ptr, dx_ptr, dw_ptr, rows, N: tl.constexpr, ROWS: tl.constexpr):
-    """Sum weights' gradients over the rows of a program, one row of sums a program."""
-    pid = tl.program_id(0)
-    columns = tl.arange(0, N)
-    total = tl.zeros((N,), dtype=tl.float32)
-    for row in range(pid * ROWS, min((pid + 1) * ROWS, rows)):
-        dy = tl.load(dy_ptr + row * N + columns)
-        total += dy * tl.load(x_ptr + row * N + columns)
-        tl.store(dx_ptr + row * N + columns, dy * 2.0)
-    tl.store(dw_ptr + pid * N + columns, total)
-
-
-@triton.jit
 def strided_partials(
     x_ptr, partial_ptr, rows, width, BLOCK: tl.constexpr, PARTS: tl.constexpr, MEAN: tl.constexpr
 ):
@@ -68,22 +55,6 @@ def maxima(x_ptr, most_ptr, width, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < width, other=0.0)
     tl.store(most_ptr + tl.program_id(0), tl.max(x))
-
-
-@triton.jit
-def tile_partials(
-    dout_ptr, x_ptr, dx_ptr, dd_ptr, M, N, stride_dd, BM: tl.constexpr, BN: tl.constexpr
-):
-    """Divide one axis into tiles of rows and of columns; sum over the rows of a tile."""
-    parts = tl.cdiv(N, BN)
-    pid_m, pid_n = tl.program_id(0) // parts, tl.program_id(0) % parts
-    rows, columns = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN)
-    inside = (rows[:, None] < M) & (columns[None, :] < N)
-    at = rows[:, None] * N + columns[None, :]
-    dout = tl.load(dout_ptr + at, mask=inside, other=0.0)
-    tl.store(dx_ptr + at, dout * 3.0, mask=inside)
-    total = tl.sum(dout * tl.load(x_ptr + at, mask=inside, other=0.0), axis=0)
-    tl.store(dd_ptr + pid_m * stride_dd + columns, total, mask=columns < N)
 
 
 @triton.jit
@@ -128,14 +99,6 @@ def scale(x_ptr, out_ptr, n, STEP: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def strided_scale(x_ptr, out_ptr, n, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
-    """Write an ordinary output by few programs, in steps of all of them."""
-    for start in range(tl.program_id(0) * BLOCK, n, PROGRAMS * BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * 2.0, mask=at < n)
-
-
-@triton.jit
 def row_sums(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Write an ordinary output of sums: each row is summed whole, whatever the tile."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -149,13 +112,6 @@ def row_sums(x_ptr, out_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @triton.jit
-def chunk_adds(x_ptr, sums_ptr, n, BLOCK: tl.constexpr):
-    """Add to an output that a config's hook has zeroed."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.atomic_add(sums_ptr, tl.sum(tl.load(x_ptr + at, mask=at < n, other=0.0)))
-
-
-@triton.jit
 def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Sum the rows of a program by descriptors, one block of rows a program."""
     pid_m, pid_n = tl.program_id(0), tl.program_id(1)
@@ -163,21 +119,3 @@ def described_partials(x_ptr, dw_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     out = tl.make_tensor_descriptor(dw_ptr, [tl.num_programs(0), N], [N, 1], [1, BN])
     total = tl.sum(x.load([pid_m * BM, pid_n * BN]), 0)
     out.store([pid_m, pid_n * BN], total[None, :])
-
-
-@triton.jit
-def overwritten(x_ptr, out_ptr, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """Write an ordinary output, right with one tile a program: the next overwrite the first."""
-    pid = tl.program_id(0)
-    at = tl.arange(0, TILE)
-    for tile in range(BLOCK // TILE):
-        x = tl.load(x_ptr + pid * BLOCK + tile * TILE + at)
-        tl.store(out_ptr + pid * TILE + at, x * 2.0)
-
-
-@triton.jit
-def grouped_adds(x_ptr, dw_ptr, N: tl.constexpr, GROUP: tl.constexpr):
-    """Add rows to one of GROUP rows of sums."""
-    row = tl.program_id(0)
-    columns = tl.arange(0, N)
-    tl.atomic_add(dw_ptr + row % GROUP * N + columns, tl.load(x_ptr + row * N + columns))

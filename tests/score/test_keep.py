@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import keep
 from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
@@ -79,18 +78,6 @@ def test_auto_reaches_its_aim(gaps: list[float]) -> None:
         assert selection.expected_share >= AIM
         assert selection.ranks >= min(5, len(gaps))
         assert selection.keep == "auto"
-
-
-def test_an_error_of_another_device() -> None:
-    """The devices of the error are named for every target but these, unless all are kept."""
-    gaps = [0.05 * rank for rank in range(40)]
-    both = "NVIDIA H200 and NVIDIA H100 80GB HBM3"
-    for name, device in (("H200", None), ("H100", None), ("RTX4090", both)):
-        selection = Keep(2).select(gaps, "roofline", target=load_target(name))
-        assert selection.other_device == device
-        assert bool(selection.caveat) is (device is not None)
-    every = Keep(2).select(gaps[:2], "roofline", target=load_target("RTX4090"))
-    assert (every.expected_share, every.other_device) == (1.0, None)
 
 
 def test_a_scorer_without_a_table() -> None:

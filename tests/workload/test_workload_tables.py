@@ -43,14 +43,6 @@ def flag_wait(flag_ptr, x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + pid * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
 
 
-@triton.jit
-def counts_itself(count_ptr, x_ptr, BLOCK: tl.constexpr):
-    """Go by a number that the kernel itself changes."""
-    for i in range(tl.load(count_ptr)):
-        tl.store(x_ptr + i * BLOCK + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))
-    tl.store(count_ptr, 0)
-
-
 def evaluated(text: str, grid: int, tensors: Mapping[str, Any], **values: Any) -> Work:
     """Give the work of a launch whose index tensors hold these numbers."""
 
@@ -96,13 +88,6 @@ def test_each_width_of_integers_is_read(dtype: torch.dtype) -> None:
     assert found.loops[0].trips == pytest.approx((1 + 0 + 2) / 3)
 
 
-def test_a_view_is_read_from_its_own_start() -> None:
-    """The kernel is handed `starts[2:5]`, and reads one number behind it."""
-    whole = offsets([64, 64, 128, 640, 0, 64])
-    found = evaluated(jagged_text(), 4, {"starts_ptr": whole[2:5]})
-    assert found.loops[0].trips == pytest.approx((2 + 10 + 0 + 1) / 4)
-
-
 def test_what_lies_outside_the_tensor_is_not_made_up() -> None:
     """A launch of more programs than there are segments has an assumption, and says so."""
     short = torch.tensor([0, 64, 128], dtype=I32).clone()
@@ -144,14 +129,6 @@ def test_a_lock_is_taken_at_the_first_try(sizes: dict[str, int]) -> None:
     found = Kernel(text).work(replace(call((10,)), tensor_bytes=sizes))
     assert found.loops[0].trips == 1
     assert moved(found, "atomic") == 10 * (4 + 4)  # taken and given back
-
-
-def test_what_the_kernel_writes_itself_is_no_index_tensor() -> None:
-    """What a program will read there is not what the tensor holds before the launch."""
-    text = lower(counts_itself, count_ptr=pointer(I32), x_ptr=pointer(), BLOCK=BLOCK)
-    found = evaluated(text, 1, {"count_ptr": torch.tensor([3], dtype=I32)})
-    assert found.steering == ()
-    assert found.assumptions[0].reason == "loaded from memory"
 
 
 def test_an_unknown_index_tensor_is_named_with_its_assumption() -> None:

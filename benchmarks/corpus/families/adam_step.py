@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,8 +42,6 @@ def kernel(
     tl.store(y_ptr + i, w, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -80,10 +77,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "rate": 1e-3,
     }
     return launch(kernel, shape, arguments, (total, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    w, g, m, v = (arguments[f"{name}_ptr"].double() for name in ("w", "g", "m", "v"))
-    m, v = 0.9 * m + 0.1 * g, 0.95 * v + 0.05 * g * g
-    return w - arguments["rate"] * (m / (v.sqrt() + 1e-8) + 0.01 * w)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -40,8 +39,6 @@ def kernel(
     tl.store(y_ptr + r, y, mask=r < rows)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -69,10 +66,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     y = torch.empty(rows, device=device, dtype=torch.int32)
     arguments = {"x_ptr": x, "y_ptr": y}
     return launch(kernel, shape, arguments, (rows, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result by PyTorch: the first of equals."""
-    x = arguments["x_ptr"].float()
-    places = torch.arange(x.shape[1]).expand_as(x)
-    return places.masked_fill(x < x.amax(1, keepdim=True), x.shape[1]).amin(1).double()

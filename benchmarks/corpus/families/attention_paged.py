@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -57,8 +56,6 @@ def kernel(
     tl.store(y_ptr + row[:, None] * D + d[None, :], y, mask=g[:, None] < GROUP)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -102,15 +99,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "PAGE": PAGE,
     }
     return launch(kernel, shape, arguments, batch, heads)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result sequence by sequence in float64."""
-    q, k, v = (arguments[f"{name}_ptr"].double() for name in ("q", "k", "v"))
-    tables = arguments["table_ptr"].long().view(len(q), -1)
-    results = []
-    for one, table, length in zip(q, tables, arguments["length_ptr"].tolist(), strict=True):
-        keys, values = (x[table].flatten(0, 1)[:length].transpose(0, 1) for x in (k, v))
-        p = (one @ keys.mT / q.shape[-1] ** 0.5).softmax(-1)
-        results.append(p @ values)
-    return torch.stack(results)

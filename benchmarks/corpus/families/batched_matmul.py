@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -44,8 +42,6 @@ def kernel(
     tl.store(y, acc.to(y_ptr.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -80,8 +76,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         arguments,
         lambda v: (triton.cdiv(v["M"], v["BLOCK_M"]) * triton.cdiv(v["N"], v["BLOCK_N"]), B),
     )
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the products in float64."""
-    return arguments["a_ptr"].double() @ arguments["b_ptr"].double().mT

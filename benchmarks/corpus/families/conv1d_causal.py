@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -41,8 +40,6 @@ def kernel(
     tl.store(y_ptr + base + t[:, None] * width + c[None, :], y, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -69,11 +66,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {"x_ptr": x, "w_ptr": normal((width, 4), dtype, device)}
     arguments |= {"y_ptr": torch.empty_like(x), "TAPS": 4}
     return launch(kernel, shape, arguments, (width, "BLOCK_C"), (time, "BLOCK_T"), batch)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    x, w = arguments["x_ptr"].double().mT, arguments["w_ptr"].double()
-    x = torch.nn.functional.pad(x, (w.shape[1] - 1, 0))
-    y = torch.nn.functional.conv1d(x, w[:, None], groups=len(w))
-    return torch.nn.functional.silu(y).mT

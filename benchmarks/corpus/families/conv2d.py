@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -54,8 +53,6 @@ def kernel(
     tl.store(y_ptr + m[:, None] * K + n[None, :], acc.to(y_ptr.dtype.element_ty), mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -88,10 +85,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments |= {"TAPS": taps}
     pixels = batch * height * width
     return launch(kernel, shape, arguments, (pixels, "BLOCK_M"), (K, "BLOCK_N"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    x, w = arguments["x_ptr"].double().permute(0, 3, 1, 2), arguments["w_ptr"].double()
-    y = torch.nn.functional.conv2d(x, w.permute(3, 2, 0, 1), padding=arguments["TAPS"] // 2)
-    return y.permute(0, 2, 3, 1)

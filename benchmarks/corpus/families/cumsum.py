@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -31,8 +30,6 @@ def kernel(x_ptr, y_ptr, rows, cols, ROWS: tl.constexpr, BLOCK: tl.constexpr):
         carry = tl.sum(tl.where(c[None, :] == i + BLOCK - 1, y, 0.0), 1)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -59,8 +56,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(rows, cols, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x)}
     return launch(kernel, shape, arguments, (rows, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the sums in float64."""
-    return arguments["x_ptr"].double().cumsum(1)

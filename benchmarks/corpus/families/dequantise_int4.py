@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -48,8 +47,6 @@ def kernel(
         tl.store(y_ptr + 2 * at + 1, high, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -82,13 +79,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": torch.empty(rows, cols, device=device, dtype=kind),
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols // 2, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    w = arguments["w_ptr"]
-    both = torch.stack((w & 15, w >> 4), 2).flatten(1).double()
-    scale, zero = (
-        arguments[f"{name}_ptr"].double().repeat_interleave(128, 1) for name in ("scale", "zero")
-    )
-    return both * scale + zero

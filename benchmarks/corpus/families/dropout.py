@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -45,8 +44,6 @@ def kernel(
             tl.store(y_ptr + counter, tl.where(u > drop, x * scale, 0.0), mask=counter < count)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -80,26 +77,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "FOUR": four}
     arguments |= {"count": triton.cdiv(total, 4) if four else total, "drop": 0.3, "seed": 1234}
     return launch(kernel, shape, arguments, ("count", "BLOCK", "STEPS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64: Philox, ten rounds, of each counter."""
-    words = [torch.arange(arguments["count"], device=arguments["x_ptr"].device)]
-    words += [torch.zeros_like(words[0])] * 3
-    low32, keys = 0xFFFFFFFF, [arguments["seed"], 0]
-    for _ in range(10):
-        left, right = _product(words[0], 0xD2511F53), _product(words[2], 0xCD9E8D57)
-        words = [right[0] ^ words[1] ^ keys[0], right[1], left[0] ^ words[3] ^ keys[1], left[1]]
-        keys = [(keys[0] + 0x9E3779B9) & low32, (keys[1] + 0xBB67AE85) & low32]
-    word = torch.cat(words)[: arguments["total"]]
-    signed = torch.where(word >= 1 << 31, word - (1 << 32), word)
-    uniform = torch.where(signed < 0, -signed - 1, signed) * 4.6566127342e-10
-    keep = uniform > arguments["drop"]
-    return arguments["x_ptr"].double() * keep / (1.0 - arguments["drop"])
-
-
-def _product(words: torch.Tensor, factor: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Split a product of 32-bit numbers, held in int64, into high and low 32 bits."""
-    low, high = words * (factor & 0xFFFF), words * (factor >> 16)
-    middle = (low >> 16) + high
-    return middle >> 16, ((middle & 0xFFFF) << 16) | (low & 0xFFFF)

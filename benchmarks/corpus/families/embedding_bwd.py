@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -34,8 +33,6 @@ def kernel(
     tl.atomic_add(y, dy.to(tl.float32), mask=inside, sem="relaxed")
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -64,9 +61,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": torch.zeros(vocabulary, cols, device=device),
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    y = torch.zeros_like(arguments["y_ptr"], dtype=torch.float64)
-    return y.index_add_(0, arguments["index_ptr"], arguments["dy_ptr"].double())

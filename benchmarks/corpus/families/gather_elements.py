@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -34,8 +33,6 @@ def kernel(
     tl.store(y_ptr + at, x, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -65,8 +62,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": torch.empty_like(x),
     }
     return launch(kernel, shape, arguments, (cols, "BLOCK"), (rows, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result by PyTorch."""
-    return arguments["x_ptr"].gather(1, arguments["index_ptr"].long()).double()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -33,8 +32,6 @@ def kernel(
     x = tl.load(x_ptr + index[:, None] * cols + c[None, :], mask=inside)
     tl.store(y_ptr + r[:, None].to(tl.int64) * cols + c[None, :], x, mask=inside)
 
-
-OUTPUT = "y_ptr"
 
 DTYPES = ("fp16",)
 
@@ -66,8 +63,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": x.new_empty(rows, cols),
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Look up the rows."""
-    return arguments["x_ptr"][arguments["index_ptr"]].double()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -37,8 +36,6 @@ def kernel(
         at += width
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -66,13 +63,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     gate, x = (normal((batch, time, width), dtype, device) for _ in range(2))
     arguments = {"gate_ptr": gate, "x_ptr": x, "y_ptr": torch.empty_like(x)}
     return launch(kernel, shape, arguments, (width, "BLOCK"), batch)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    z, x = arguments["gate_ptr"].double().sigmoid(), arguments["x_ptr"].double().tanh()
-    state, states = torch.zeros_like(x[:, 0]), []
-    for t in range(x.shape[1]):
-        state = state + z[:, t] * (x[:, t] - state)
-        states.append(state)
-    return torch.stack(states, 1)

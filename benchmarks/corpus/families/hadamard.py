@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -35,8 +34,6 @@ def kernel(
     tl.store(y_ptr + at, x.to(y_ptr.dtype.element_ty), mask=r[:, None] < rows)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -65,11 +62,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = normal((rows, cols), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": cols}
     return launch(kernel, shape, arguments | {"LEVELS": shape["levels"]}, (rows, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result by the matrix, in float64."""
-    matrix = torch.ones(1, 1, dtype=torch.float64)
-    for _ in range(arguments["LEVELS"]):
-        matrix = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64), matrix)
-    return arguments["x_ptr"].double() @ matrix

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -33,8 +32,6 @@ def kernel(
         counts += tl.histogram(x, BINS, mask=i < length)
     tl.atomic_add(y_ptr + group * BINS + tl.arange(0, BINS), counts, sem="relaxed")
 
-
-OUTPUT = "y_ptr"
 
 DTYPES = ("i32",)
 
@@ -68,10 +65,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         (length, "BLOCK", "STEPS"),
         groups,
     )
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the counts."""
-    x, bins = arguments["x_ptr"].long(), arguments["BINS"]
-    group = torch.arange(len(x), device=x.device)[:, None] * bins
-    return torch.bincount((x + group).flatten(), minlength=len(x) * bins).view(-1, bins).double()

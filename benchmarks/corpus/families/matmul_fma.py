@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -41,8 +40,6 @@ def kernel(
     inside = (m[:, None] < M) & (n[None, :] < N)
     tl.store(y_ptr + m[:, None] * N + n[None, :], acc, mask=inside)
 
-
-OUTPUT = "y_ptr"
 
 DTYPES = ("fp32",)
 
@@ -87,8 +84,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
     return launch(kernel, shape, arguments, (N, "BLOCK_N"), (M, "BLOCK_M"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the product in float64."""
-    return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

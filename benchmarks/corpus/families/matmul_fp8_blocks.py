@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -49,8 +48,6 @@ def kernel(
     tl.store(y_ptr + m[:, None] * N + n[None, :], acc.to(y_ptr.dtype.element_ty), mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp8e4nv",)
 
 SHAPES = (
@@ -85,11 +82,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scales": scales,
     }
     return launch(kernel, shape, arguments, tiles)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    a, b = arguments["a_ptr"].double(), arguments["b_ptr"].double()
-    row = arguments["scale_a_ptr"].double().repeat_interleave(128, 1)[:, : a.shape[1]]
-    col = arguments["scale_b_ptr"].double().repeat_interleave(128, 1)[:, : a.shape[1]]
-    return (a * row) @ (b * col.repeat_interleave(128, 0)[: b.shape[0]]).T

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -41,8 +40,6 @@ def kernel(
     tl.store(y_ptr + m[:, None] * M + n[None, :], acc, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -70,9 +67,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     y = torch.zeros(M, M, device=device)
     arguments = {"a_ptr": normal((M, K), dtype, device), "y_ptr": y}
     return launch(kernel, shape, arguments, (M, "BLOCK_N"), (M, "BLOCK_M"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    a = arguments["a_ptr"].double()
-    return (a @ a.T).tril()

@@ -50,8 +50,6 @@ def kernel(
     tl.store(y, acc.to(y_ptr.dtype.element_ty), mask=there & (n[None, :] < N))
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -112,14 +110,3 @@ def _route(slots: int, experts: int, padded: int, device: str) -> tuple[torch.Te
     starts = torch.arange(0, padded, 128, device=device)
     expert = (starts[:, None] >= blocks.cumsum(0)).sum(1).clamp(max=experts - 1)
     return slot, expert.to(torch.int32)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result for every slot by its own expert, in float64."""
-    slot, slots = arguments["slot_ptr"].long(), arguments["slots"]
-    expert = arguments["expert_ptr"].long().repeat_interleave(128)
-    there = slot < slots
-    of = torch.empty(slots, dtype=torch.long)
-    of[slot[there]] = expert[there]
-    x = arguments["x_ptr"].double()[torch.arange(slots) // TOP]
-    return torch.einsum("sk,snk->sn", x, arguments["w_ptr"].double()[of])

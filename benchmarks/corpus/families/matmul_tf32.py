@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,8 +42,6 @@ def kernel(
     tl.store(y_ptr + m[:, None] * N + n[None, :], acc, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -74,8 +71,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     b = torch.randn(K, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": a.new_empty(M, N)}
     return launch(kernel, shape, arguments, tiles)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the product in float64."""
-    return arguments["a_ptr"].T.double() @ arguments["b_ptr"].double()

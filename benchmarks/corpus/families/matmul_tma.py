@@ -8,7 +8,6 @@ Rows must take a multiple of 16 bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -45,8 +44,6 @@ def kernel(
     y.store([m, n], acc.to(y_ptr.dtype.element_ty))
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -78,8 +75,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     if device != "meta":
         triton.set_allocator(lambda size, _alignment, _stream: a.new_empty(size, dtype=torch.int8))
     return launch(kernel, shape, arguments, tiles)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the product in float64."""
-    return arguments["a_ptr"].double() @ arguments["b_ptr"].double().T

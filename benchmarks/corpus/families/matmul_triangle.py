@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,8 +42,6 @@ def kernel(
     tl.store(y_ptr + m[:, None] * N + n[None, :], acc, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -72,8 +69,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     a, b = normal((M, M), dtype, device), normal((M, N), dtype, device)
     arguments = {"a_ptr": a, "b_ptr": b, "y_ptr": torch.empty_like(b)}
     return launch(kernel, shape, arguments, tiles)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the product in float64."""
-    return arguments["a_ptr"].double().tril() @ arguments["b_ptr"].double()

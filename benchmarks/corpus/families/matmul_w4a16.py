@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -48,8 +47,6 @@ def kernel(
     tl.store(y_ptr + m[:, None] * N + n[None, :], acc.to(tl.float16), mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -93,12 +90,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     scale = (torch.rand(K // 128, N, device=device) * 0.02).to(kind)
     arguments = {"a_ptr": a, "b_ptr": b, "scale_ptr": scale, "y_ptr": a.new_empty(M, N)}
     return launch(kernel, shape, {**arguments, "GROUP": 128}, tiles)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64, from scaled weights rounded to fp16."""
-    packed, scale = arguments["b_ptr"], arguments["scale_ptr"]
-    shift = torch.arange(0, 32, 4, device=packed.device)[None, :, None]
-    weight = ((packed[:, None, :] >> shift) & 0xF).flatten(0, 1) - 8
-    exact = weight.to(scale.dtype) * scale.repeat_interleave(arguments["GROUP"], 0)
-    return arguments["a_ptr"].double() @ exact.double()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,8 +42,6 @@ def kernel(
     tl.store(y_ptr + m, y.to(y_ptr.dtype.element_ty), mask=m < M)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -76,11 +73,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": x.new_empty(M),
     }
     return launch(kernel, shape, arguments, (M, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    w = arguments["w_ptr"]
-    both = torch.stack((w & 15, w >> 4), 2).flatten(1).double() - 8
-    scale = arguments["scale_ptr"].double().repeat_interleave(128, 1)
-    return (both * scale) @ arguments["x_ptr"].double()

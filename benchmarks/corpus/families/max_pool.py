@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -40,8 +38,6 @@ def kernel(
     tl.store(y_ptr + o, top.to(y_ptr.dtype.element_ty), mask=o < total)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -69,8 +65,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {"x_ptr": x, "y_ptr": y, "total": y.numel()}
     arguments |= {"out_height": y.shape[1], "out_width": y.shape[2]}
     return launch(kernel, shape, arguments, ("total", "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result by PyTorch."""
-    return torch.nn.functional.max_pool2d(arguments["x_ptr"].double()[None], 3, 2, 1)[0]

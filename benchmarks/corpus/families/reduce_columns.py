@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -39,8 +38,6 @@ def kernel(
         tl.atomic_add(y_ptr + n, total, mask=n < N, sem="relaxed")
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -71,8 +68,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.zeros(N, device=device)}
     return launch(kernel, shape, arguments, (N, "BLOCK_N"), "SPLIT")
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the sums in float64."""
-    return arguments["x_ptr"].double().sum(0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -47,8 +45,6 @@ def kernel(
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -78,10 +74,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     return launch(
         kernel, shape, arguments, (times * width, "BLOCK_W"), (times * height, "BLOCK_H"), planes
     )
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result by PyTorch."""
-    size = (arguments["out_height"], arguments["out_width"])
-    x = arguments["x_ptr"].double()[None]
-    return torch.nn.functional.interpolate(x, size, mode="bilinear")[0]

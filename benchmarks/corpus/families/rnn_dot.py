@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -40,8 +39,6 @@ def kernel(
     tl.store(y_ptr + r[:, None] * WIDTH + c[None, :], state, mask=r[:, None] < batch)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -76,12 +73,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     y = torch.empty(batch, width, device=device)
     arguments = {"x_ptr": x, "w_ptr": w, "y_ptr": y}
     return launch(kernel, shape, {**arguments, "WIDTH": width}, (batch, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    x, w = arguments["x_ptr"].double(), arguments["w_ptr"].double()
-    state = torch.zeros_like(x[:, 0])
-    for t in range(x.shape[1]):
-        state = torch.nn.functional.softsign(state @ w + x[:, t])
-    return state

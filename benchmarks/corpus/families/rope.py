@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -42,8 +41,6 @@ def kernel(
     tl.store(y_ptr + at + HALF, (high * cos + low * sin).to(kind), mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -77,10 +74,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     return launch(
         kernel, shape, {**arguments, "HALF": head // 2}, (tokens, "TOKENS"), (heads, "HEADS")
     )
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    low, high = arguments["x_ptr"].double().chunk(2, 2)
-    cos, sin = (arguments[name].double()[:, None] for name in ("cos_ptr", "sin_ptr"))
-    return torch.cat((low * cos - high * sin, high * cos + low * sin), 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -40,8 +39,6 @@ def kernel(
     tl.store(y_ptr + at, y, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -72,10 +69,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments = {"x_ptr": x, "cos_ptr": angle.cos(), "sin_ptr": angle.sin()}
     arguments |= {"y_ptr": torch.empty_like(x), "rows": tokens * heads}
     return launch(kernel, shape, arguments | {"HALF": half}, ("rows", "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    even, odd = arguments["x_ptr"].double().unflatten(2, (-1, 2)).unbind(3)
-    cos, sin = (arguments[f"{name}_ptr"].double()[:, None] for name in ("cos", "sin"))
-    return torch.stack((even * cos - odd * sin, odd * cos + even * sin), 3).flatten(2)

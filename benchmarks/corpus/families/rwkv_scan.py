@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -42,8 +41,6 @@ def kernel(
         tl.store(y_ptr + at + c, y.to(y_ptr.dtype.element_ty))
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -71,13 +68,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     w = (0.8 + 0.2 * torch.rand(heads, time, D, device=device)).to(kind)
     arguments = {"r_ptr": r, "k_ptr": k, "v_ptr": v, "w_ptr": w, "y_ptr": torch.empty_like(r)}
     return launch(kernel, shape, arguments, (D, "BLOCK"), heads)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result step by step in float64."""
-    r, k, v, w = (arguments[f"{name}_ptr"].double() for name in ("r", "k", "v", "w"))
-    state, results = torch.zeros(r.shape[0], r.shape[2], r.shape[2], dtype=r.dtype), []
-    for t in range(r.shape[1]):
-        state = state * w[:, t, None] + v[:, t, :, None] * k[:, t, None]
-        results.append((state @ r[:, t, :, None])[..., 0])
-    return torch.stack(results, 1)

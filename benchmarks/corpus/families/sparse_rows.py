@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,8 +42,6 @@ def kernel(
     tl.store(y_ptr + row * cols + c, y.to(y_ptr.dtype.element_ty), mask=c < cols)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -80,11 +77,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": torch.empty_like(x),
     }
     return launch(kernel, shape, arguments, rows, (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result entry by entry in float64."""
-    x, counts = arguments["x_ptr"].double(), arguments["offset_ptr"].long().diff()
-    row = torch.repeat_interleave(torch.arange(len(x)), counts)
-    parts = x[arguments["index_ptr"].long()] * arguments["value_ptr"].double()[:, None]
-    return torch.zeros_like(x).index_add_(0, row, parts)

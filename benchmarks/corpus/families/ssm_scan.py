@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -37,8 +36,6 @@ def kernel(a_ptr, b_ptr, y_ptr, rows, time, ROWS: tl.constexpr, BLOCK: tl.conste
         state = tl.sum(tl.where(t[None, :] == BLOCK - 1, h, 0.0), 1)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -64,12 +61,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     b = torch.randn(rows, time, device=device, dtype=torch_dtype(dtype))
     arguments = {"a_ptr": torch.rand_like(b), "b_ptr": b, "y_ptr": torch.empty_like(b)}
     return launch(kernel, shape, arguments, (rows, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64, step by step."""
-    a, b = arguments["a_ptr"].double(), arguments["b_ptr"].double()
-    h = b.clone()
-    for t in range(1, b.shape[1]):
-        h[:, t] += a[:, t] * h[:, t - 1]
-    return h

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -47,8 +46,6 @@ def kernel(
     tl.store(y_ptr + batch * width + d, y.to(y_ptr.dtype.element_ty), mask=d < width)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
@@ -78,13 +75,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     arguments |= {"a_ptr": -torch.rand(width, state, device=device), "b_ptr": b, "c_ptr": c}
     arguments |= {"new_ptr": torch.empty_like(h), "y_ptr": torch.empty_like(x)}
     return launch(kernel, shape, arguments | {"STATE": state}, (width, "BLOCK"), batch)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    h, x, dt, a, b, c = (
-        arguments[f"{name}_ptr"].double() for name in ("state", "x", "dt", "a", "b", "c")
-    )
-    dt = torch.nn.functional.softplus(dt)
-    h = h * torch.exp(dt[..., None] * a) + (dt * x)[..., None] * b[:, None]
-    return (h * c[:, None]).sum(2)

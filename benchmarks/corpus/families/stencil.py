@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -32,8 +31,6 @@ def kernel(x_ptr, y_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     tl.store(y_ptr + at, centre + 0.1 * acc, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -59,12 +56,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = torch.randn(M, N, device=device, dtype=torch_dtype(dtype))
     arguments = {"x_ptr": x, "y_ptr": torch.zeros_like(x)}
     return launch(kernel, shape, arguments, (N - 2, "BLOCK_N"), (M - 2, "BLOCK_M"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    x = arguments["x_ptr"].double()
-    (M, N), centre, y = x.shape, x[1:-1, 1:-1], torch.zeros_like(x)
-    steps = [x[i : M - 2 + i, j : N - 2 + j] - centre for i in range(3) for j in range(3)]
-    y[1:-1, 1:-1] = centre + 0.1 * sum(s / (1 + s * s).sqrt() for s in steps)
-    return y

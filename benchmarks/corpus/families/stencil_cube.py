@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,8 +42,6 @@ def kernel(
         tl.store(y_ptr + z * plane + h * width + w, y, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -73,14 +70,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     return launch(
         kernel, shape, arguments, (width, "BLOCK_W"), (height, "BLOCK_H"), (depth, "EACH")
     )
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result in float64."""
-    x = arguments["x_ptr"].double()
-    y = -6 * x
-    for dim in range(3):
-        low, high = (x.narrow(dim, at, x.shape[dim] - 1) for at in (0, 1))
-        y.narrow(dim, 1, x.shape[dim] - 1).add_(low)
-        y.narrow(dim, 0, x.shape[dim] - 1).add_(high)
-    return y

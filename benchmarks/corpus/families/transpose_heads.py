@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -40,8 +38,6 @@ def kernel(
         tl.store(y + d[None, :] * time + t[:, None], tile, mask=inside)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
@@ -68,8 +64,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
     x = normal((batch, time, heads, D), dtype, device)
     arguments = {"x_ptr": x, "y_ptr": x.new_empty(batch, heads, D, time)}
     return launch(kernel, shape, arguments, (time, "BLOCK_T"), (D, "BLOCK_D"), batch * heads)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the result by PyTorch."""
-    return arguments["x_ptr"].permute(0, 2, 3, 1).double()

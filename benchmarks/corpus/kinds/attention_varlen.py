@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -63,16 +61,12 @@ def kernel(
     tl.store(at, out.to(out_ptr.dtype.element_ty), mask=rows[:, None] < length)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"batch": 32, "mean": 512, "H": 16, "D": 64},
     {"batch": 6, "mean": 2500, "H": 8, "D": 128},
 )
-
-SMALL = {"batch": 3, "mean": 20, "H": 2, "D": 32}
 
 
 def space() -> Space:
@@ -101,16 +95,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale": 1.4426950408889634 / D**0.5,
     }
     return launch(kernel, shape, arguments, (longest, "BLOCK_M"), H, shape["batch"])
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute each sequence by itself in float64."""
-    q, k, v = (arguments[name].double() for name in ("q_ptr", "k_ptr", "v_ptr"))
-    out, ends = torch.zeros_like(q), arguments["offset_ptr"].tolist()
-    for first, last in itertools.pairwise(ends):
-        rows = slice(first, last)
-        one = [x[rows].transpose(0, 1) for x in (q, k, v)]
-        out[rows] = torch.nn.functional.scaled_dot_product_attention(
-            *one, is_causal=True
-        ).transpose(0, 1)
-    return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -35,16 +34,12 @@ def kernel(
     tl.store(cache_ptr + slot[:, None] * width + c[None, :], value, mask=mask)
 
 
-OUTPUT = "cache_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"tokens": 16384, "width": 1024, "slots": 65536},
     {"tokens": 500, "width": 8192, "slots": 4096},
 )
-
-SMALL = {"tokens": 9, "width": 50, "slots": 20}
 
 
 def space() -> Space:
@@ -69,11 +64,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "scale": 0.5,
     }
     return launch(kernel, shape, arguments, (tokens, "ROWS"), (width, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Write token by token."""
-    out = torch.zeros_like(arguments["cache_ptr"].double())
-    slot = arguments["slot_ptr"].long()
-    out[slot[slot >= 0]] = arguments["key_ptr"][slot >= 0].double() * arguments["scale"]
-    return out

@@ -56,16 +56,12 @@ def kernel(
     tl.store(here, acc.to(out_ptr.dtype.element_ty), mask=p[None, :] < P)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"chunks": 64, "CHUNK": 256, "H": 32, "P": 64, "N": 128},
     {"chunks": 40, "CHUNK": 128, "H": 24, "P": 128, "N": 64},
 )
-
-SMALL = {"chunks": 2, "CHUNK": 128, "H": 2, "P": 40, "N": 32}
 
 
 def space() -> Space:
@@ -98,17 +94,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         return triton.cdiv(CHUNK, v["BLOCK_M"]) * triton.cdiv(P, v["BLOCK_N"]), chunks, H
 
     return launch(kernel, shape, arguments, grid)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the outputs in float64."""
-    chunk, H, P, N = (arguments[name] for name in ("CHUNK", "H", "P", "N"))
-    c, b = (arguments[name].double().reshape(-1, chunk, N) for name in ("c_ptr", "b_ptr"))
-    x = arguments["x_ptr"].double().reshape(-1, chunk, H, P)
-    decay = arguments["decay_ptr"].double().reshape(-1, chunk, H)
-    past = torch.einsum("ctn,chpn->cthp", c, arguments["state_ptr"].double())
-    past = past * torch.exp2(decay)[..., None]
-    weight = torch.exp2(decay[:, :, None] - decay[:, None, :])
-    weight = weight * torch.tril(torch.ones(chunk, chunk))[None, :, :, None]
-    scores = torch.einsum("ctn,csn->cts", c, b)[..., None] * weight
-    return (past + torch.einsum("ctsh,cshp->cthp", scores, x)).reshape(-1, H, P)

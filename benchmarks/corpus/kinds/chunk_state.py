@@ -50,16 +50,12 @@ def kernel(
     tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=(p[:, None] < P) & (n[None, :] < N))
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"chunks": 64, "CHUNK": 256, "H": 32, "P": 64, "N": 128},
     {"chunks": 40, "CHUNK": 128, "H": 24, "P": 128, "N": 64},
 )
-
-SMALL = {"chunks": 2, "CHUNK": 64, "H": 2, "P": 40, "N": 48}
 
 
 def space() -> Space:
@@ -89,13 +85,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         return triton.cdiv(P, v["BLOCK_M"]) * triton.cdiv(N, v["BLOCK_N"]), chunks, H
 
     return launch(kernel, shape, arguments, grid)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the states in float64."""
-    chunk, H, P, N = (arguments[name] for name in ("CHUNK", "H", "P", "N"))
-    x = arguments["x_ptr"].double().reshape(-1, chunk, H, P)
-    b = arguments["b_ptr"].double().reshape(-1, chunk, N)
-    decay = arguments["decay_ptr"].double().reshape(-1, chunk, H)
-    weight = torch.exp2(decay[:, -1:] - decay)
-    return torch.einsum("cthp,ctn,cth->chpn", x, b, weight)

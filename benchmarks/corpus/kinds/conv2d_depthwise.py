@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -46,16 +45,12 @@ def kernel(
     tl.store(out_ptr + at, acc.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
     {"batch": 32, "height": 56, "width": 56, "C": 256, "TAPS": 3},
     {"batch": 16, "height": 30, "width": 30, "C": 500, "TAPS": 5},
 )
-
-SMALL = {"batch": 2, "height": 6, "width": 7, "C": 20, "TAPS": 3}
 
 
 def space() -> Space:
@@ -78,12 +73,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": torch.empty_like(x),
     }
     return launch(kernel, shape, arguments, (height * width, "ROWS"), (C, "BLOCK"), batch)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Convolve by PyTorch in float64."""
-    x = arguments["x_ptr"].double().permute(0, 3, 1, 2)
-    w = arguments["w_ptr"].double().permute(2, 0, 1)[:, None]
-    taps = arguments["TAPS"]
-    out = torch.nn.functional.conv2d(x, w, padding=taps // 2, groups=x.shape[1])
-    return out.permute(0, 2, 3, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -27,13 +26,9 @@ def kernel(code_ptr, table_ptr, scale_ptr, out_ptr, total, BLOCK: tl.constexpr):
     tl.store(out_ptr + to, both, mask=to < 2 * total)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = ({"total": 33554432}, {"total": 1000000})
-
-SMALL = {"total": 1000}
 
 
 def space() -> Space:
@@ -56,10 +51,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": normal((2 * total,), dtype, device),
     }
     return launch(kernel, shape, arguments, (total, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Look up both halves of each byte in float64."""
-    code, table = arguments["code_ptr"].long(), arguments["table_ptr"].double()
-    scale = arguments["scale_ptr"].double().repeat_interleave(32)[: len(code)]
-    return torch.stack([table[code >> 4] * scale, table[code & 15] * scale], 1).flatten()

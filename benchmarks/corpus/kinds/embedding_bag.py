@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -44,16 +43,12 @@ def kernel(
     tl.store(at, acc.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
     {"bags": 8192, "mean": 30, "cols": 256, "table": 200000},
     {"bags": 60000, "mean": 6, "cols": 120, "table": 50000},
 )
-
-SMALL = {"bags": 9, "mean": 4, "cols": 50, "table": 30}
 
 
 def space() -> Space:
@@ -80,12 +75,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": normal((bags, cols), dtype, device),
     }
     return launch(kernel, shape, arguments, (bags, "ROWS"), (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Add the rows of each bag in float64."""
-    table = arguments["table_ptr"].double()
-    counts = arguments["offset_ptr"].long().diff()
-    bag = torch.repeat_interleave(torch.arange(len(counts)), counts)
-    rows = table[arguments["index_ptr"].long()] * arguments["weight_ptr"].double()[:, None]
-    return torch.zeros(len(counts), table.shape[1]).double().index_add_(0, bag, rows)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -40,16 +38,12 @@ def kernel(x_ptr, offset_ptr, out_ptr, cols, ROWS: tl.constexpr, BLOCK: tl.const
         tl.store(out_ptr + at, y.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
     {"segments": 2000, "mean": 64, "cols": 256},
     {"segments": 200, "mean": 900, "cols": 100},
 )
-
-SMALL = {"segments": 4, "mean": 7, "cols": 50}
 
 
 def space() -> Space:
@@ -74,10 +68,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": torch.empty_like(x),
     }
     return launch(kernel, shape, arguments, segments, (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute segment by segment in float64."""
-    ends = arguments["offset_ptr"].tolist()
-    parts = itertools.pairwise(ends)
-    return torch.cat([arguments["x_ptr"][a:b].double().softmax(0) for a, b in parts])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -39,16 +36,12 @@ def kernel(
     tl.store(at, x, mask=(r[:, None] < length) & (c[None, :] < cols))
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"batch": 64, "mean": 500, "cols": 1024},
     {"batch": 300, "mean": 60, "cols": 768},
 )
-
-SMALL = {"batch": 4, "mean": 6, "cols": 50}
 
 
 def space() -> Space:
@@ -74,12 +67,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "padding": -1.5,
     }
     return launch(kernel, shape, arguments, (length, "ROWS"), (cols, "BLOCK"), batch)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Copy sequence by sequence."""
-    out = torch.full_like(arguments["out_ptr"].double(), arguments["padding"])
-    ends = arguments["offset_ptr"].tolist()
-    for i, (first, last) in enumerate(itertools.pairwise(ends)):
-        out[i, : last - first] = arguments["x_ptr"][first:last].double()
-    return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -54,16 +53,12 @@ def kernel(
     tl.atomic_xchg(lock, 0)
 
 
-OUTPUT = "dw_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"rows": 8192, "cols": 2048, "GROUPS": 64},
     {"rows": 4096, "cols": 5120, "GROUPS": 128},
 )
-
-SMALL = {"rows": 30, "cols": 70, "GROUPS": 4}
 
 
 def space() -> Space:
@@ -90,12 +85,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "count_ptr": flags[1],
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Add the rows of each group in float64, for a launch of 4 rows a program."""
-    dy, x = (arguments[name].double() for name in ("dy_ptr", "x_ptr"))
-    mean, rstd = (arguments[name].double()[:, None] for name in ("mean_ptr", "rstd_ptr"))
-    group = torch.arange(len(x)) // 4 % arguments["GROUPS"]
-    out = torch.zeros_like(arguments["dw_ptr"].double())
-    return out.index_add_(0, group, dy * (x - mean) * rstd)

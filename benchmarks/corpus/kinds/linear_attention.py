@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -48,16 +47,12 @@ def kernel(
         )
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"heads": 64, "time": 2048, "K": 128, "V": 128},
     {"heads": 32, "time": 3000, "K": 64, "V": 256},
 )
-
-SMALL = {"heads": 2, "time": 90, "K": 32, "V": 40}
 
 
 def space() -> Space:
@@ -82,9 +77,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": torch.empty_like(v),
     }
     return launch(kernel, shape, arguments, (V, "BLOCK_V"), heads)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute the whole masked product in float64."""
-    q, k, v = (arguments[name].double() for name in ("q_ptr", "k_ptr", "v_ptr"))
-    return torch.tril(q @ k.transpose(1, 2)) @ v

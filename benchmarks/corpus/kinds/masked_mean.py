@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -38,16 +37,12 @@ def kernel(
     tl.store(out_ptr + sequence * cols + c, mean.to(out_ptr.dtype.element_ty), mask=c < cols)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("bf16",)
 
 SHAPES = (
     {"batch": 256, "time": 512, "cols": 1024},
     {"batch": 40, "time": 3000, "cols": 700},
 )
-
-SMALL = {"batch": 3, "time": 20, "cols": 50}
 
 
 def space() -> Space:
@@ -71,10 +66,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": normal((batch, cols), dtype, device),
     }
     return launch(kernel, shape, arguments, batch, (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute in float64."""
-    x, lengths = arguments["x_ptr"].double(), arguments["length_ptr"].long()
-    seen = torch.arange(x.shape[1])[None, :] < lengths[:, None]
-    return (x * seen[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]

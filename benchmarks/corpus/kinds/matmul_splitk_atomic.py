@@ -46,13 +46,9 @@ def kernel(
     tl.atomic_add(at, acc, mask=(rows[:, None] < M) & (cols[None, :] < N), sem="relaxed")
 
 
-OUTPUT = "c_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = ({"M": 32, "N": 4096, "K": 8192}, {"M": 300, "N": 500, "K": 20000})
-
-SMALL = {"M": 20, "N": 40, "K": 300}
 
 
 def space() -> Space:
@@ -81,8 +77,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         return triton.cdiv(M, v["BLOCK_M"]) * triton.cdiv(N, v["BLOCK_N"]), v["SPLITS"]
 
     return launch(kernel, shape, arguments, grid)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Multiply in float64."""
-    return arguments["a_ptr"].double() @ arguments["b_ptr"].double()

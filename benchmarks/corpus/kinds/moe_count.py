@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -29,13 +28,9 @@ def kernel(
     tl.atomic_add(count_ptr + every, count, mask=count > 0)
 
 
-OUTPUT = "count_ptr"
-
 DTYPES = ("i32",)
 
 SHAPES = ({"total": 262144, "EXPERTS": 64}, {"total": 1000000, "EXPERTS": 16})
-
-SMALL = {"total": 700, "EXPERTS": 8}
 
 
 def space() -> Space:
@@ -62,8 +57,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "count_ptr": torch.zeros(EXPERTS, device=device, dtype=torch.int32),
     }
     return launch(kernel, shape, arguments, (total, "BLOCK", "STEPS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Count by PyTorch."""
-    return torch.bincount(arguments["expert_ptr"].long(), minlength=arguments["EXPERTS"]).double()

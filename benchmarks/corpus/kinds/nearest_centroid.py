@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -43,16 +42,12 @@ def kernel(
     tl.store(out_ptr + r, place, mask=r < rows)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
     {"rows": 65536, "centres": 1024, "K": 64},
     {"rows": 10000, "centres": 3000, "K": 128},
 )
-
-SMALL = {"rows": 30, "centres": 40, "K": 32}
 
 
 def space() -> Space:
@@ -74,9 +69,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": torch.zeros(shape["rows"], device=device, dtype=torch.int32),
     }
     return launch(kernel, shape, arguments, ("rows", "BLOCK_M"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Compute all distances in float64."""
-    points, centres = arguments["x_ptr"].double(), arguments["centre_ptr"].double()
-    return torch.cdist(points, centres).argmin(1).double()

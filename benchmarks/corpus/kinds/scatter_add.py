@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import triton
@@ -33,16 +32,12 @@ def kernel(
     tl.atomic_add(out_ptr + to[:, None] * cols + c[None, :], x, mask=mask, sem="relaxed")
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
     {"rows": 60000, "cols": 256, "nodes": 10000},
     {"rows": 100000, "cols": 64, "nodes": 200},
 )
-
-SMALL = {"rows": 30, "cols": 20, "nodes": 5}
 
 
 def space() -> Space:
@@ -64,9 +59,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "out_ptr": torch.zeros(shape["nodes"], cols, device=device),
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"), (cols, "BLOCK"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Add by PyTorch in float64."""
-    out = torch.zeros_like(arguments["out_ptr"].double())
-    return out.index_add_(0, arguments["index_ptr"].long(), arguments["x_ptr"].double())

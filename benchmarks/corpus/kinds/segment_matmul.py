@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -48,16 +45,12 @@ def kernel(
     tl.store(at, acc.to(y_ptr.dtype.element_ty), mask=mask)
 
 
-OUTPUT = "y_ptr"
-
 DTYPES = ("fp16",)
 
 SHAPES = (
     {"segments": 24, "mean": 700, "N": 512, "K": 512},
     {"segments": 200, "mean": 40, "N": 256, "K": 300},
 )
-
-SMALL = {"segments": 3, "mean": 20, "N": 40, "K": 50}
 
 
 def space() -> Space:
@@ -84,11 +77,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "y_ptr": normal((int(offsets[-1]), N), dtype, device),
     }
     return launch(kernel, shape, arguments, (longest, "BLOCK_M"), (N, "BLOCK_N"), segments)
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Multiply segment by segment in float64."""
-    x, w = arguments["x_ptr"].double(), arguments["w_ptr"].double()
-    ends = arguments["offset_ptr"].tolist()
-    parts = enumerate(itertools.pairwise(ends))
-    return torch.cat([x[first:last] @ w[i] for i, (first, last) in parts])

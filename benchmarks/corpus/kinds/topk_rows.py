@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 
@@ -29,8 +27,6 @@ def kernel(x_ptr, out_ptr, rows, cols, TOP: tl.constexpr, WIDTH: tl.constexpr, R
         x = tl.where(c[None, :] == place[:, None], float("-inf"), x)
 
 
-OUTPUT = "out_ptr"
-
 DTYPES = ("fp32",)
 
 SHAPES = (
@@ -38,8 +34,6 @@ SHAPES = (
     {"rows": 4000, "cols": 2000, "TOP": 4},
     {"rows": 60000, "cols": 60, "TOP": 2},
 )
-
-SMALL = {"rows": 7, "cols": 50, "TOP": 3}
 
 
 def space() -> Space:
@@ -58,8 +52,3 @@ def problem(shape: Mapping[str, int], dtype: str, device: str) -> Problem:
         "WIDTH": triton.next_power_of_2(cols),
     }
     return launch(kernel, shape, arguments, (rows, "ROWS"))
-
-
-def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
-    """Take the largest by PyTorch."""
-    return arguments["x_ptr"].double().topk(arguments["TOP"]).values

@@ -11,7 +11,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from asmtune.kernels._attention_host import Attending
-from asmtune.kernels._attention_reference import attend_by_heads
+from asmtune.kernels._attention_spec import attend_by_heads
 from asmtune.kernels.attention_fp8 import dequantised
 from benchmarks.kernels.entry import Entry, Inputs, Shape
 

@@ -31,5 +31,5 @@ CASE = Case(
     rounded=ROUNDED,
     on_gpu={"fp32": "tf32"},
     extras=(partial(extremes, "gru"),),
-    also=("_gru_backward_walk",),
+    also=("_gru_backward",),
 )

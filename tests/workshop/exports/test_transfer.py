@@ -254,16 +254,6 @@ def test_function_of_another_key(cache: Path, tmp_path: Path) -> None:
             config(*key, {"M": 16, "causal": True})
 
 
-@pytest.mark.parametrize("form", ["python", "json"])
-def test_export_to_stdout(cache: Path, tmp_path: Path, form: str) -> None:
-    """What goes to stdout is what would be in the file, and nothing besides."""
-    store(record({"M": 8}, block(64)))
-    run("export", tmp_path / "file", "--format", form)
-    done = run("export", "-", "--format", form)
-    assert done.stdout == (tmp_path / "file").read_text()
-    assert done.stderr == "exported 1 records to -\n"
-
-
 def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
     """An empty store, a missing file and a bad place each give one line."""
     form = ("--format", "python")

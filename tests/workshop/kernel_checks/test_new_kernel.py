@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.core.kernel_module import load_kernel_module
-from asmtune.workshop.kernel_checks import new_kernel
-from asmtune.workshop.kernel_checks.new_command import new
 from asmtune.workshop.kernel_checks.new_kernel import write_kernel
 from tests.interpreter import Interpreter
 
@@ -57,33 +51,6 @@ def test_a_wrong_formula_is_found(tmp_path: Path, interpreter: Interpreter) -> N
     assert " us" not in printed
 
 
-def test_a_missing_pytest_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One line has the command that installs it, and only where it is missing."""
-    monkeypatch.chdir(tmp_path)
-    new("first_shift")
-    assert "pip install" not in capsys.readouterr().out
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "pytest" else find(name)
-    )
-    new("second_shift")
-    assert "not installed: python -m pip install pytest\n" in capsys.readouterr().out
-
-
-def test_files_are_clean(tmp_path: Path) -> None:
-    """Ruff has nothing to say about the files, and the module's space is one to tune."""
-    module, *_ = write_kernel("shifted", tmp_path)
-    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache"]
-    ran = subprocess.run(ruff, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout
-    loaded = load_kernel_module(str(module))
-    shape = loaded.shapes[0]
-    assert loaded.problem(shape, loaded.dtypes[0], "meta").shape == shape
-    assert len([*loaded.space().configs(**shape)]) > 1
-
-
 @pytest.mark.parametrize(
     "name", ["2x", "class", "kernel", "json", "Config", "conftest", "_new", "out_ptr", "a b", ""]
 )
@@ -93,25 +60,3 @@ def test_bad_names(name: str, tmp_path: Path) -> None:
         write_kernel(name, tmp_path)
     assert repr(name) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_all_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written where one file exists, and a disk that fills up leaves none."""
-    (tmp_path / "bench_dots.py").write_text("mine")
-    with pytest.raises(InputError, match=r"bench_dots\.py exists"):
-        write_kernel("dots", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["bench_dots.py"]
-    write, count = new_kernel.write_whole, [0]
-
-    def full(path: Path, data: bytes) -> None:
-        count[0] += 1
-        if count[0] == 3:
-            raise OSError(28, "No space left on device", str(path))
-        write(path, data)
-
-    monkeypatch.setattr(new_kernel, "write_whole", full)
-    (tmp_path / "other").mkdir()
-    with pytest.raises(InputError, match="No space left"):
-        write_kernel("dots", tmp_path / "other")
-    assert list((tmp_path / "other").iterdir()) == []
-    assert count == [3]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.base.errors import InputError
 from asmtune.workshop.kernel_checks import (
     Tolerance,
     WrongResultError,
@@ -249,26 +248,6 @@ def test_output_over_an_input() -> None:
     assert not check_kernel(reversed_sum, reference, inputs).wrong
     wrong = check_kernel(reversed_sum, reference, inputs, out="out").wrong
     assert [one.name for one in wrong] == ["x as out"]
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"gradient": "x"}, "'gradient'; did you mean gradients"),
-        ({"varied": ("z",)}, "'z'"),
-        ({"checks": ("shape",)}, "'shape'"),
-        ({"tolerances": {"fp23": "fp32"}}, "'fp23'"),
-        ({"cases": {"x": ONES}}, "give a"),
-        ({"cases": [ONES]}, "give a"),
-        ({"function": 3}, "give a"),
-    ],
-)
-def test_bad_options(options: dict[str, Any], named: str) -> None:
-    """Options, cases and functions that fit nothing are refused in one line that names them."""
-    given = {"function": add, "reference": add, "cases": cases(), **options}
-    with pytest.raises(InputError, match=named) as caught:
-        check_kernel(**given)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

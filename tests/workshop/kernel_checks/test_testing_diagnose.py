@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from asmtune.base.errors import InputError
-from asmtune.workshop.kernel_checks.diagnose_command import diagnose as diagnose_command
 from asmtune.workshop.kernel_checks.reports import Diagnosis
 from asmtune.workshop.kernel_checks.subjects import filled_in, named_sizes
 from tests.command_lines import Commands
@@ -122,35 +121,6 @@ def reference(arguments):
 """
 
 
-COVERED = """
-import torch, triton, triton.language as tl
-from asmtune import Config, Problem, Space
-
-@triton.jit
-def kernel(x_ptr, y_ptr, cols, BLOCK: tl.constexpr):
-    row, at = tl.program_id(0), tl.arange(0, BLOCK)
-    inside = at < cols
-    x = tl.load(x_ptr + row * cols + at, mask=inside, other=-float("inf"))
-    y = tl.exp(x - tl.max(x, 0))
-    tl.store(y_ptr + row * cols + at, y / tl.sum(y, 0), mask=inside)
-
-OUTPUTS = ("y_ptr",)
-DTYPES = ("fp32",)
-SHAPES = ({"rows": 4096, "cols": 100},)
-
-def space():
-    return Space({"BLOCK": (128,), "num_warps": (4,)}, default=Config({"BLOCK": 128}))
-
-def problem(shape, dtype, device):
-    x = torch.randn(shape["rows"], shape["cols"], device=device)
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "cols": shape["cols"]}
-    return Problem(kernel, arguments, (shape["rows"],), shape, "covered")
-
-def reference(arguments):
-    return arguments["x_ptr"].double().softmax(1)
-"""
-"""A softmax of rows that one block covers."""
-
 PRODUCT = (Path(__file__).parents[3] / "kernels" / "tiled_matmul.py").read_text()
 PRODUCT_FAULTS = {
     "mask": [
@@ -236,43 +206,6 @@ def test_right_kernels_have_no_cause(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("replacements", "cause"),
-    [
-        ([], ""),
-        ([('other=-float("inf")', "other=0.0")], "mask"),
-        ([("mask=inside)", "mask=at < cols - 1)")], "bounds"),
-    ],
-)
-def test_one_block_that_covers_a_row(
-    replacements: list[tuple[str, str]],
-    cause: str,
-    tmp_path: Path,
-    found_in: Callable[[str], Diagnosis],
-) -> None:
-    """No size is larger than a block that must cover it, and its mask is tried with one less."""
-    found = found_in(planted(tmp_path, replacements, COVERED))
-    assert found.wrong == bool(cause), found.text()
-    assert (found.cause.cause if found.cause else "") == cause, found.text()
-    if cause != "bounds":
-        tried = "(rows=16, cols=128), and each one more (cols: one less)"
-        assert tried in found.findings[0].tried
-
-
-@pytest.mark.slow
-def test_a_launch_that_fails_is_told_first(
-    tmp_path: Path, found_in: Callable[[str], Diagnosis]
-) -> None:
-    """Where no launch gives a result, its exception is the conclusion, and no cause is judged."""
-    found = found_in(planted(tmp_path, [("total += x", "total += missing")]))
-    assert found.wrong
-    assert found.findings == ()
-    assert "missing" in found.conclusion
-    assert "fails: InterpreterError: NameError" in found.conclusion
-    assert "mend this first" in found.conclusion
-
-
-@pytest.mark.slow
 def test_a_read_behind_the_end_is_a_risk(
     tmp_path: Path, found_in: Callable[[str], Diagnosis]
 ) -> None:
@@ -283,54 +216,6 @@ def test_a_read_behind_the_end_is_a_risk(
     assert findings(found)["mask"] == "risk", found.text()
     assert "x_ptr has 132 bytes and is accessed up to byte 192" in found.findings[0].seen
     assert "risk: mask: mask loads and stores along n" in found.conclusion
-
-
-HEADS = """
-import torch, triton, triton.language as tl
-from asmtune import Config, Problem, Space
-
-@triton.jit
-def kernel(x_ptr, y_ptr, D: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * D + tl.arange(0, D)
-    tl.store(y_ptr + at, tl.load(x_ptr + at) * 2)
-
-OUTPUTS = ("y_ptr",)
-DTYPES = ("fp32",)
-SHAPES = ({"heads": 64, "kv": 64, "D": 128},)
-
-def space():
-    axes = {"BLOCK": (16, 32)}
-    return Space(axes, default=Config({"BLOCK": 16})).where("a derived size", lambda WIDTH: WIDTH)
-
-def problem(shape, dtype, device):
-    x = torch.randn(shape["heads"], shape["D"], device=device)
-    arguments = {"x_ptr": x, "y_ptr": torch.empty_like(x), "D": shape["D"]}
-    sizes = {**shape, "WIDTH": shape["D"]}
-    if device != "meta":
-        LAST.update(sizes)
-    return Problem(kernel, arguments, (shape["heads"],), sizes, "heads")
-
-LAST = {}
-
-def reference(arguments):
-    assert LAST["kv"] == LAST["heads"]
-    return arguments["x_ptr"].double() * 2
-"""
-
-
-@pytest.mark.slow
-def test_sizes_that_a_kernel_does_not_take(
-    tmp_path: Path, found_in: Callable[[str], Diagnosis]
-) -> None:
-    """Sizes that go together, powers of 2 and sizes that a module derives are no faults of it."""
-    found = found_in(planted(tmp_path, [], HEADS))
-    assert not found.wrong, found.text()
-    assert set(findings(found).values()) == {"fine"}, found.text()
-    assert "heads=16, kv=16, D=32" in found.findings[0].tried
-    refused = [note.partition(" is refused: ")[::2] for note in found.notes]
-    assert [size for size, _ in refused] == ["mask: heads=17", "mask: kv=17", "mask: D=33"]
-    assert refused[0][1].startswith("reference: AssertionError")
-    assert "power of 2" in refused[2][1]
 
 
 @pytest.mark.slow
@@ -418,33 +303,6 @@ def test_a_fault_at_the_given_size_alone(
     assert found.wrong == wrong, found.text()
     assert found.cause is None
     assert ("at rows=4, cols=100 the result is wrong" in found.conclusion) == wrong
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            [("total += x", "total += missing"), ('OUTPUTS = ("y_ptr",)\n', "")],
-            r"rows: line \d+ of the kernel, .*missing",
-        ),
-        (
-            [
-                ("total += x", "total += libdevice.asin(x.to(tl.float32))"),
-                ("import random", "from triton.language.extra import libdevice\nimport random"),
-            ],
-            "diagnose it on a GPU",
-        ),
-    ],
-)
-def test_what_cannot_be_run(
-    changes: list[tuple[str, str]],
-    message: str,
-    tmp_path: Path,
-    found_in: Callable[..., Diagnosis],
-) -> None:
-    """The report names code that does not compile; what the interpreter lacks is no fault."""
-    with pytest.raises(InputError, match=message):
-        found_in(planted(tmp_path, changes))
 
 
 HOSTS = """
@@ -606,25 +464,3 @@ def test_sizes_of_arguments(
     assert found == sizes
     twice = {name: 2 * size for name, size in found.items()}
     assert [str(twice.get(name, filled_in(text, twice))) for name, text in texts.items()] == doubled
-
-
-@pytest.mark.parametrize(
-    ("row", "dtype"), [("tf32 weights", "fp32"), ("fp8 sums", "fp16"), ("bf16 weights", "bf16")]
-)
-def test_a_row_of_tolerances_is_for_the_dtype_of_results(
-    row: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No result is tf32 or fp8: rows for such operands hold for what is made of them."""
-    asked: list[Any] = []
-
-    def kept(request: Any, _: Any) -> Any:
-        asked.append(request.tolerances)
-        raise InputError("seen")
-
-    monkeypatch.setattr("asmtune.workshop.kernel_checks.diagnose.diagnose", kept)
-    with pytest.raises(InputError, match="seen"):
-        diagnose_command("softmax", tolerance=row, device="cpu")
-    assert asked == [{dtype: row}]
-    for options in ({"device": "tpu"}, {"tolerance": "fp12"}):
-        with pytest.raises(InputError, match=r"'tpu'|'fp12'"):
-            diagnose_command("softmax", **options)

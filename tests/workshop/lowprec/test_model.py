@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
 
-from asmtune.base.errors import InputError
 from asmtune.workshop.lowprec import (
     Fp8Linear,
     dequantize,
@@ -68,22 +63,6 @@ def test_a_layer_alone_sees_the_model_s_own_inputs() -> None:
     assert first.alone.rms_share > 0.1
     assert relu.alone.max_abs == 0.0
     assert relu.cumulative.rms_share > 0.1
-
-
-def test_compiled_models_run_eagerly() -> None:
-    """Layers of a compiled model have rows, and neither they nor the hooks are compiled."""
-    compiled = []
-
-    def backend(graph: Any, _: Any) -> Any:
-        compiled.append(graph)
-        return graph.forward
-
-    model = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), backend=backend)
-    found = trace(model, torch.randn(8, 4))
-    assert [layer.name for layer in found.layers] == ["_orig_mod.0", "_orig_mod.1"]
-    assert not compiled
-    model(torch.randn(8, 4))
-    assert compiled, "it is compiled again after"
 
 
 def test_a_layer_called_twice_has_two_rows() -> None:
@@ -148,83 +127,3 @@ def test_conversion_keeps_modes_and_shared_layers() -> None:
     assert made[0] is made[2]
     assert not any(module.training for module in made.modules())
     assert isinstance(with_fp8(linear), Fp8Linear)
-
-
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-@pytest.mark.parametrize("names", [None, ["1.layers.1.linear1"]])
-def test_fused_transformer_layers_are_left(names: list[str] | None) -> None:
-    """PyTorch's fused path would multiply by the bytes, without gradients and with a mask too."""
-    torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True)
-    model = nn.Sequential(nn.Linear(16, 32), nn.TransformerEncoder(layer, 2)).eval()
-    low, x = with_fp8(model, names), batch().float()
-    padding = torch.arange(8) >= torch.tensor([[8], [5]])
-    with torch.no_grad():
-        for kwargs in ({}, {"src_key_padding_mask": padding}):
-            exact, found = (m[1](m[0](x), **kwargs)[~padding] for m in (model, low))
-            assert 0 < float((found - exact).norm()) < 0.1 * float(exact.norm())
-
-
-class Residual(nn.Module):
-    """Updates its layers' outputs in place, and returns a mapping whose first tensor is a mask."""
-
-    def __init__(self, *, inplace: bool) -> None:
-        super().__init__()
-        self.linear, self.act = nn.Linear(64, 64), nn.Hardswish(inplace=inplace)
-        self.inplace_sum = inplace
-
-    def forward(self, x: torch.Tensor) -> dict[str, Any]:
-        """Return a mask and the sum."""
-        y = self.act(self.linear(x))
-        y = y.add_(x) if self.inplace_sum else y + x
-        return {"mask": torch.ones(3, dtype=torch.int64), "y": (y,)}
-
-
-def test_a_trace_is_the_same_where_layers_work_in_place() -> None:
-    """Errors are those of a layer's output before what comes after it changes it."""
-    torch.manual_seed(0)
-    model, other = Residual(inplace=True).bfloat16(), Residual(inplace=False).bfloat16()
-    other.load_state_dict(model.state_dict())
-    x = torch.randn(8, 64).bfloat16()
-    found = trace(model, x)
-    assert found == trace(other, x)
-    assert [each.name for each in found.layers] == ["linear", "act"]
-    assert found.output.elements == 8 * 64
-
-
-class Cast(nn.Linear):
-    """A layer that casts its input to a dtype of its own, so that it has no run in fp64."""
-
-    def __init__(self) -> None:
-        super().__init__(2, 2)
-
-    def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the layer's output in fp32."""
-        return super().forward(values.float())
-
-
-def scripted() -> nn.Module:
-    """A model with a ScriptModule inside."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return nn.Sequential(torch.jit.script(nn.ReLU()))
-
-
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [
-        (lambda: with_fp8(transformer(), ["1"]), "'1' is no nn.Linear"),
-        (
-            lambda: trace(nn.Sequential(nn.ReLU()), torch.ones(2), reference=nn.Sequential()),
-            "'0'",
-        ),
-        (lambda: trace(abs, torch.ones(2)), "give an nn.Module"),
-        (lambda: trace(Cast(), torch.ones(2)), "reference in fp64: its run: RuntimeError"),
-        (lambda: trace(scripted(), torch.ones(2)), "'0' is a ScriptModule"),
-    ],
-)
-def test_bad_use_is_one_line(use: Callable[[], Any], message: str) -> None:
-    """Names that are no layer's, and models that cannot be traced, are refused in one line."""
-    with pytest.raises(InputError, match=message) as caught:
-        use()
-    assert "\n" not in str(caught.value)

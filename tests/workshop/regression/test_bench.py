@@ -20,16 +20,13 @@ from asmtune.core.kernel_module import load_kernel_module
 from asmtune.core.records.tuned import Measurement, Outcome, Provenance, TuneKey, TuneRecord
 from asmtune.measure.bench.base import BenchSetup, TimingCandidate
 from asmtune.measure.timing.statistics import summarise
-from asmtune.report.cells import number
 from asmtune.store.database import Store
 from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.regression import process_main
 from asmtune.workshop.regression import processes as bench_processes
-from asmtune.workshop.regression.check_page import bench_table, rates
 from asmtune.workshop.regression.plan import BenchRequest, launches_of, problem_of, row_to_json
 from asmtune.workshop.regression.run import BenchRun, BenchSubject, Environment, read_run
 from tests.command_lines import Commands
-from tests.report.widths import rendered
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_bench_process.py")))
 WINNER = Config({"BLOCK": 256}, num_warps=2)
@@ -91,22 +88,6 @@ def test_what_is_stored_is_timed(commands: Commands) -> None:
     assert run.missed == ()
 
 
-def test_rates(commands: Commands) -> None:
-    """Rates are of the load and the median; a row that is not steady is named."""
-    store(commands, 4096)
-    _, said, run = bench(commands, "--processes", "2")
-    assert "GOPS" in said
-    row = run.rows[0]
-    assert row.load is not None
-    us = row.statistics.p50_us
-    per_second = (number(row.load.flops / us / 1e3), number(row.load.bytes / us / 1e3))
-    assert rates(row) == per_second
-    assert rates(replace(row, load=None)) == ("-", "-")
-    noisy = replace(row, samples=((8.0,) * 19 + (16.0,),))
-    text = rendered(bench_table(replace(run, rows=(noisy,))), 200)
-    assert "doubled n=4096: RSD 21.3% of 20 samples stays above 5%" in text
-
-
 def test_no_stored_config(commands: Commands) -> None:
     """A shape of which nothing is stored is told with what to do; the others go on; exit 1."""
     store(commands, 4096)
@@ -163,38 +144,6 @@ def test_a_row_that_hangs(commands: Commands, monkeypatch: pytest.MonkeyPatch) -
     assert code == 1
     assert "n=15: its process gave no answer for 2 s" in said
     assert [row.subject.shape["n"] for row in run.rows] == [300]
-
-
-def test_all_fail(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing could be timed no file is written, and one line says why."""
-    store(commands, 14)
-    arguments = ("bench", "{}/doubled.py", "--shape", "n=14", "-o", "{}/run.json")
-    ran = commands.run(*arguments)
-    assert ran.code == 2
-    assert "no kernel could be timed: registers at ptxas: too many" in ran.err
-    monkeypatch.setenv("FAKE_REFUSES", "1")
-    ran = commands.run(*arguments)
-    assert ran.err.splitlines()[-1] == "asmtune: no target describes the device"
-    assert not (commands.folder / "run.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("{}/doubled.py",), "--output run.json"),
-        (("{}/doubled.py", "-o", "{}/none/run.json"), "no such folder"),
-        (("matmull", "-o", "{}/r.json"), "'matmull'"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--arg", "x=1"), "--arg is for a function"),
-        (("{}/doubled.py:kernel", "-o", "{}/r.json", "--shape", "n=1"), "give a function --arg"),
-        (("{}/doubled.py:kernel", "-o", "{}/r.json", "--arg", "x=1"), "no parameter 'x'"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--shape", "m=1"), "lacks n"),
-        (("{}/doubled.py", "-o", "{}/r.json", "--processes", "0"), "--processes"),
-    ],
-)
-def test_bad_input(arguments: Sequence[str], says: str, commands: Commands) -> None:
-    """Each is refused in one line, and nothing is written."""
-    assert says in commands.refused("bench", *arguments)
-    assert not (commands.folder / "r.json").exists()
 
 
 HOSTS = """

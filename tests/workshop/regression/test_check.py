@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import yaml
 
 from asmtune.workshop.regression.run import BenchRun, write_run
 from tests.command_lines import Commands
-from tests.workshop.regression.bench_runs import HERE, scaled, simulated
+from tests.workshop.regression.bench_runs import scaled, simulated
 from website.checks import parse_asmtune
 
 WORKFLOW = Path(__file__).parents[3] / "examples" / "regression.yml"
@@ -78,50 +76,6 @@ def test_forms(runs: Commands) -> None:
     assert text.startswith("### Slowdown: 1 slower, 1 unchanged\n\n| kernel |")
     assert text.index("| one | n=4096 | fp16 | slower |") < text.index("<details>")
     assert text.index("<details>") < text.index("| two | n=4096 | fp16 | unchanged |")
-
-
-def test_not_comparable(runs: Commands) -> None:
-    """Another GPU is said in one line, nothing is judged, and the exit code is 3."""
-    other = replace(simulated(0, **STEADY), environment=replace(HERE, gpu="NVIDIA B200"))
-    write(runs, "base", other)
-    ran = runs.run("check", "{}/slow.json", *BASE)
-    assert ran.code == 3
-    said = "not comparable: another GPU: the baseline is of NVIDIA B200, this run of NVIDIA H200"
-    assert said in ran.out.splitlines()
-    assert "Not comparable: 2 not judged" in ran.out
-    text = runs.run("check", "{}/slow.json", *BASE, "--format", "markdown").out
-    assert "### Not comparable: 2 not judged\n\n- another GPU:" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("{}/run.json",), "baseline"),
-        (("{}/absent.json", *BASE), "absent.json"),
-        (("{}/run.json", *BASE, "--threshold", "0"), "threshold=0.0"),
-        (("{}/run.json", *BASE, "--level", "100%"), "level=1.0"),
-        (("{}/run.json", *BASE, "--level", "much"), "--level 'much'"),
-        (("{}/run.json", *BASE, "--format", "yaml"), "--format 'yaml'"),
-        (("{}/run.json", *BASE, "--output", "{}/base.json"), "--baseline is that file"),
-    ],
-)
-def test_bad_input(arguments: Sequence[str], says: str, runs: Commands) -> None:
-    """Each is refused in one line with exit code 2."""
-    assert says in runs.refused("check", *arguments)
-
-
-def test_names_from_files_are_no_markup(runs: Commands) -> None:
-    """A kernel's name or a label cannot break the Markdown table, nor reach a terminal."""
-    base = simulated(0, **{"<b>|x`\x1b[31m": 10.0})
-    write(runs, "base", replace(base, label="a|b\n# head"))
-    write(runs, "run", base)
-    text = runs.run("check", "{}/run.json", *BASE, "--format", "markdown").out
-    assert "\x1b" not in text
-    assert "<b>" not in text
-    assert "\n# head" not in text
-    (row,) = [line for line in text.splitlines() if "unchanged |" in line]
-    assert len(re.findall(r"(?<!\\)\|", row)) == 13
-    assert "\x1b" not in runs.run("check", "{}/run.json", *BASE).out
 
 
 def test_the_example_workflow() -> None:

@@ -91,23 +91,3 @@ def test_bad_runs(text: str, says: str, tmp_path: Path) -> None:
     assert message.startswith(f"--baseline {path}")
     assert says in message
     assert "\n" not in message
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
-    """A folder, nothing at all, bytes that are no text, and half a compressed file."""
-    absent = tmp_path / "absent.json"
-    binary, half = tmp_path / "binary.json", tmp_path / "half.json.gz"
-    binary.write_bytes(b"\xff\xfe\x00")
-    write_run(half, RUN)
-    half.write_bytes(half.read_bytes()[:-20])
-    plain = tmp_path / "plain.json.gz"
-    plain.write_text(changed())
-    for path, says in (
-        (tmp_path, "Is a directory"),
-        (absent, "No such file or directory"),
-        (binary, "no text"),
-        (half, "not whole, or not compressed"),
-        (plain, "not whole, or not compressed"),
-    ):
-        with pytest.raises(InputError, match=says):
-            read_run(path)

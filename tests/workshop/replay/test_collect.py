@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from asmtune.base.errors import InputError, MeasureError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -144,21 +143,6 @@ def test_modules_take_turns(
     )
 
 
-def test_lost_artifacts(target: Target, empty_settings: Settings, collector: Collector) -> None:
-    """An artifact that the cache has dropped costs its own row alone."""
-    funnel = Funnel(target, make_scorer("chance"), empty_settings)
-
-    tight = replace(collector, funnel=funnel)
-    assert all("ms" in row for task in tight.tasks([module("a", [4096])]) for row in task["rows"])
-    for path in empty_settings.artifacts_dir.rglob("*.gz"):
-        path.unlink()
-    # The funnel still knows the outcomes, and asks for no compile.
-    (task,) = tight.tasks([module("a", [4096])])
-    assert {row["error"] for row in task["rows"]} == {
-        "lost at launch: its artifact is no longer in the cache"
-    }
-
-
 KERNEL = """
 from asmtune.core.space.space import Space
 from tests.sample_kernels import scale as kernel, scale_problem
@@ -217,16 +201,3 @@ def test_command(
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == sorted(
         [kernel.name, name]
     )
-
-
-def test_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a GPU, or on one that no target describes, the command says so and writes nothing."""
-    command = importlib.import_module("asmtune.workshop.replay.command")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(MeasureError, match="collect needs a CUDA GPU"):
-        command.collect(["tiled_matmul"], tmp_path / "x.json", 1.0)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Voodoo 2")
-    with pytest.raises(InputError, match="no target describes the device 'Voodoo 2'"):
-        command.collect(["tiled_matmul"], tmp_path / "x.json", 1.0)
-    assert not list(tmp_path.iterdir())

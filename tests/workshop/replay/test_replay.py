@@ -5,25 +5,20 @@ from __future__ import annotations
 import io
 import json
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from asmtune.base.errors import OracleError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.verdicts import Features
-from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.workshop.replay import flow as judging
 from asmtune.workshop.replay.flow import judged_moments, replay
 from asmtune.workshop.replay.oracle import Row, Task, load_oracle
 from asmtune.workshop.replay.results import (
@@ -40,7 +35,6 @@ from tests.command_lines import Commands
 
 DATA = Path(__file__).parents[2] / "replay_data"
 TIMINGS = DATA / "timings.json"
-RECORDED = Path(__file__).parents[4] / "shared" / "oracle"
 
 
 @pytest.fixture
@@ -236,33 +230,6 @@ def test_cut_sizes(timed: int, sizes: tuple[int, int]) -> None:
     times, scores = [4.0, 2.0, 1.0], [1.0, 2.0, 3.0]
     assert kept_of(times, scores)["top1"] == 1.0
     assert set(kept_of(times, scores, {0, 1}).values()) == {0.5}
-
-
-def test_a_missing_module(target: Target, empty_settings: Settings, tmp_path: Path) -> None:
-    """A kernel whose module is not in the folder is named before anything is compiled."""
-    shutil.copy(DATA / "kernels" / "barriers.py", tmp_path)
-    funnel = Funnel(target, make_scorer("chance"), empty_settings)
-    with pytest.raises(
-        OracleError, match=r"kernel 'returns' of the oracle: no .*--kernels"
-    ) as caught:
-        replay(load_oracle(TIMINGS), tmp_path, funnel, [FewestBarriers()])
-    assert "\n" not in str(caught.value)
-    assert not [*empty_settings.artifacts_dir.rglob("*")]
-
-
-def test_recorded_configs_get_their_hooks_back() -> None:
-    """A config of the file that the module's space has with a pre_hook is judged with the hook."""
-    seen: list[object] = []
-    hooked = Config({"BLOCK": 64}, pre_hook=seen.append)
-    plain = Config({"BLOCK": 128})
-    module = SimpleNamespace(space=lambda: Space.from_configs([hooked, plain]))
-    rows = tuple(
-        Row(Config.from_dict(config.to_dict()), 1.0, None, {}) for config in (plain, hooked)
-    )
-    task = Task("k", {}, "fp16", rows)
-    found = judging._with_hooks(task, module, SimpleNamespace(shape={}))
-    assert found == [plain, hooked]
-    assert found[1].pre_hook is hooked.pre_hook
 
 
 def test_replay_table() -> None:

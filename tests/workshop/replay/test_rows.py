@@ -107,25 +107,3 @@ def test_command(more_timings: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     made, early = Examples.load(output), Examples.load(sketches)
     assert made.kernels == early.kernels == ("barriers", "returns")
     assert made.tasks[0].base.tolist() != early.tasks[0].base.tolist()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((str(TIMINGS), "--kernels", "{}", "--output", "{}/o.npz"), "kernel 'barriers' of the"),
-        ((str(TIMINGS), "--kernels", "{}", "--kernels", "{}", "--output", "{}/o"), "2 --kernels"),
-        (
-            (str(TIMINGS), "--kernels", str(DATA / "kernels"), "--output", "{}/no/o.npz"),
-            "no such folder",
-        ),
-    ],
-)
-def test_bad_input(
-    arguments: tuple[str, ...], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What does not fit is refused in one line."""
-    assert run(["model", "rows", *(a.replace("{}", str(tmp_path)) for a in arguments)]) == 2
-    printed = capsys.readouterr()
-    assert says in printed.err
-    assert printed.err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

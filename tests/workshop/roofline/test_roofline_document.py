@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
-from rich.console import Console
 
-from asmtune.workshop.roofline.document import FORMAT, chart_json, chart_table
+from asmtune.workshop.roofline.document import FORMAT, chart_json
 from tests.charts import chart, entry, mixed, product
-
-
-def shown(renderable: object) -> str:
-    """Print as in a wide terminal."""
-    text = io.StringIO()
-    Console(width=400, file=text).print(renderable)
-    return text.getvalue()
 
 
 def test_the_document() -> None:
@@ -52,18 +43,3 @@ def test_what_has_one_roof() -> None:
     (one,) = json.loads(chart_json(still))["entries"]
     assert one["after"]["under"] == "fp16"
     assert one["after"]["share_of_roof"] == pytest.approx(1e11 / 200e-6 / 9.895e14, rel=1e-3)
-
-
-def test_the_table() -> None:
-    """Two lines a launch with time, share and speed-up; roofs with sources, notes, failures."""
-    text = shown(chart_table(chart(mixed().entries, [("gru seq=1", "no config can run")])))
-    rows = [[cell.strip() for cell in line.split("│")] for line in text.splitlines()]
-    before = next(row for row in rows if row[0] == "matmul")
-    after = rows[rows.index(before) + 1]
-    assert before[3:6] == ["before", "predicted, roofline x 1.2", "fp16"]
-    assert after[3:5] == ["after", "measured, shipped"]
-    assert after[6:8] == ["200.00", "140"]
-    assert after[-2:] == ["71%", "1.75"]
-    assert "https://www.nvidia.com/en-us/data-center/h200/" in text
-    assert "a note <of> its own" in text
-    assert "gru seq=1: no config can run" in text

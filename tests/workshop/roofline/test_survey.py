@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -17,13 +14,10 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.lookup import StoreLookup
-from asmtune.store.shipped import shipped_records
 from asmtune.tuning.request import key_of, provenance
 from asmtune.workshop.roofline.survey import RooflineSubject, Survey
 from tests.tuning_support import BEST, DEFAULT, DEVICE, problem, space
 from tests.workload.workload_kernels import jagged
-
-BROKEN = Config({"BLOCK": 3, "FLAW": 0})
 
 
 @pytest.fixture
@@ -92,17 +86,6 @@ def test_a_stale_config_is_not_used(survey: Survey) -> None:
     assert "stale: source differs" in made.notes[0]
 
 
-def test_times_of_another_size(survey: Survey) -> None:
-    """The config is the tuned one, its times are not taken, and the note says so."""
-    found = StoreLookup("hit", record((BEST, 10.0), (DEFAULT, 15.0)))
-    made = survey.entry(replace(subject(found), sized=False))
-    assert (made.tuned_by, made.after.config, made.after.how) == ("store", BEST, "predicted")
-    assert made.before is not None
-    assert made.before.source == "roofline"
-    (said,) = made.notes
-    assert said == "times are predicted: those of the record may be of another size with n=4096"
-
-
 def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> None:
     """Where index tensors steer, the times are those of a record that had its own."""
     arguments = {
@@ -124,14 +107,6 @@ def test_a_record_s_times_say_nothing_of_the_index_values(survey: Survey) -> Non
     assert entry.notes[-1].endswith("follow values given with the problem")
 
 
-def test_the_default_is_the_tuned_one(survey: Survey) -> None:
-    """One config, before and after: it has not moved."""
-    made = survey.entry(subject(StoreLookup("hit", record((DEFAULT, 12.0)))))
-    assert made.before == made.after
-    assert not made.moved
-    assert made.speedup == 1.0
-
-
 def test_a_default_that_cannot_run(survey: Survey) -> None:
     """There is no point before, and the reason is told."""
     huge = Config({"BLOCK": 256, "FLAW": 0}, num_warps=64)
@@ -140,34 +115,3 @@ def test_a_default_that_cannot_run(survey: Survey) -> None:
     assert (made.before, made.speedup, made.moved) == (None, None, False)
     assert made.after.us == 10.0
     assert "cannot run: threads" in made.notes[0]
-
-
-def test_one_that_fails_stops_no_other(survey: Survey) -> None:
-    """A tuned config that does not compile is told by its launch's name; the others have points."""
-    good = subject(StoreLookup("hit", record((BEST, 10.0))))
-    bad = subject(StoreLookup("hit", record((BROKEN, 10.0))))
-    chart = survey.chart([bad, good])
-    assert [entry.after.config for entry in chart.entries] == [BEST]
-    ((name, why),) = chart.failures
-    assert name == "add n=4096"
-    assert f"the tuned config ({BROKEN}) cannot run" in why
-    assert [roof.name for roof in chart.roofs] == ["DRAM", "L2", "fp32"]
-
-
-def test_every_shipped_record_has_what_a_point_needs() -> None:
-    """Shipped times are above 0, and each winner has one: all could be drawn."""
-    records = shipped_records()
-    assert records
-    assert all(one.median_us is not None and one.median_us > 0 for one in records)
-
-
-def test_a_kernel_of_which_nothing_can_be_read(
-    survey: Survey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither FLOPs nor bytes: there is no place for it, and that is said."""
-    from asmtune.ir.ttir.work import Work
-    from asmtune.predict.prune.front import ProblemAnalysis
-
-    monkeypatch.setattr(ProblemAnalysis, "works", lambda *_: [Work.unread((1, 1, 1))])
-    with pytest.raises(CompileError, match="add: its IR tells neither FLOPs nor bytes"):
-        survey.entry(subject(StoreLookup("hit", record((BEST, 10.0)))))
