@@ -23,9 +23,8 @@ from asmtune.store.lookup import StoredPrediction, differences
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
     BESIDE,
-    SCHEMA_DIGEST,
     SCHEMA_QUERY,
-    SCHEMA_VERSION,
+    SCHEMAS,
     connect,
     connecting,
     holds_content,
@@ -94,7 +93,7 @@ def fast_lookup(
                 return FastAnswer(False)
             head = f"SELECT {', '.join(codec.HEAD)} FROM"
             found = {
-                table: connection.execute(f"{head} {table} WHERE digest = ?", (digest,)).fetchone()
+                table: connection.execute(f"{head} {table} WHERE digest = ?", (digest,)).fetchall()
                 for table in ("keys", "predictions")
             }
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
@@ -102,7 +101,7 @@ def fast_lookup(
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        valid = (_valid(table, row, expected) for table, row in found.items() if row is not None)
+        valid = (_valid(table, row, expected) for table, rows in found.items() for row in rows)
         return FastAnswer(True, next(filter(None, valid), None))
     except InputError:
         return FastAnswer(False)
@@ -113,7 +112,7 @@ def _is_known(connection: sqlite3.Connection) -> bool:
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     schema = schema_digest(connection.execute(SCHEMA_QUERY).fetchall())
-    return (mark, version, schema) == (APPLICATION_ID, SCHEMA_VERSION, SCHEMA_DIGEST)
+    return bool((mark, schema) == (APPLICATION_ID, SCHEMAS.get(version)))
 
 
 def _valid(table: str, row: tuple[Any, ...], expected: Provenance) -> StoredConfig | None:

@@ -34,12 +34,15 @@ class StoreLookup:
         record: the record of a hit; of a stale one too, since its timings may be of use.
         detail: what was missed, what differs or what is wrong; empty at a hit.
         layer: layer that the answer comes from.
+        is_candidate: whether a stale record differs in Triton's version alone: its fastest configs
+            are likely the fastest here.
     """
 
     outcome: Outcome
     record: TuneRecord | None = None
     detail: str = ""
     layer: Layer = "store"
+    is_candidate: bool = False
 
     def lacks(self, alternatives: Collection[str]) -> bool:
         """Return whether the user's own record has not tried one; what is shipped stays."""
@@ -169,8 +172,20 @@ def _winner(text: str) -> Mapping[str, Any]:
 
 def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
     """Return a record as a hit, or as stale where its provenance differs from `expected`."""
-    detail = "; ".join(differences(record.provenance, expected))
-    return StoreLookup("stale" if detail else "hit", record, detail, layer)
+    differing = differences(record.provenance, expected)
+    alone = len(differing) == 1 and differing[0].startswith("triton")
+    outcome: Outcome = "stale" if differing else "hit"
+    return StoreLookup(outcome, record, "; ".join(differing), layer, alone)
+
+
+def preferred(answers: Iterable[StoreLookup]) -> StoreLookup | None:
+    """Return a hit, else a record of another Triton, the newest, else any other answer."""
+    return max(answers, key=_preference, default=None)
+
+
+def _preference(answer: StoreLookup) -> tuple[bool, bool, str]:
+    date = "" if answer.record is None else answer.record.provenance.date
+    return answer.outcome == "hit", answer.is_candidate, date
 
 
 def differences(recorded: Provenance, expected: Provenance) -> list[str]:

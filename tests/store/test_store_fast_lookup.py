@@ -96,7 +96,7 @@ def test_what_is_not_as_it_should_be(tmp_path: Path, path: Path) -> None:
         "UPDATE keys SET shape = '{\"M\": 1}'",
         "UPDATE keys SET triton = x'ff'",
         "UPDATE keys SET seal = ''",
-        "PRAGMA user_version = 2",
+        "PRAGMA user_version = 3",
         "DROP TABLE predictions",
     ):
         path.write_bytes(sound)
