@@ -18,6 +18,7 @@ from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
+from asmtune.predict.prune import flow
 from asmtune.predict.prune.flow import Funnel, timeout_notes
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
@@ -236,3 +237,15 @@ def test_configs_that_timed_out_are_named() -> None:
     named = "; ".join(f"B={number} num_warps=4 num_stages=3" for number in range(1, 9))
     assert note == f"timed out: {named}; and 2 more: the compiler was ended after 30 s"
     assert timeout_notes(verdicts[:1]) == ()
+
+
+def test_a_triton_that_nobody_has_tried(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report says so once a process, and is made all the same."""
+    flow._notice_of_untried_triton.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr("asmtune.triton_api.compiler.newer_than_tried", lambda: "9.0.0")
+        with pytest.warns(flow.UntriedTritonWarning, match=r"triton 9\.0\.0 is newer") as told:
+            reports = [funnel.prune(scale_problem(), Space(BLOCKS)) for _ in range(2)]
+    flow._notice_of_untried_triton.cache_clear()
+    assert [len(report.kept) for report in reports] == [4, 4]
+    assert len(told) == 1

@@ -62,10 +62,12 @@ class FastAnswer:
     Attributes:
         sure: whether `Store` would give the same answer; if not, ask `Store`.
         seen: the valid config of the key, tuned before predicted; None if the store has none.
+        has_record: whether the store has a record of the key, valid or not.
     """
 
     sure: bool
     seen: StoredConfig | None = None
+    has_record: bool = False
 
 
 def fast_lookup(
@@ -102,7 +104,7 @@ def fast_lookup(
         return FastAnswer(False)
     try:
         valid = (_valid(table, row, expected) for table, rows in found.items() for row in rows)
-        return FastAnswer(True, next(filter(None, valid), None))
+        return FastAnswer(True, next(filter(None, valid), None), bool(found["keys"]))
     except InputError:
         return FastAnswer(False)
 

@@ -115,7 +115,7 @@ class RecordSummary(NamedTuple):
 
     Attributes:
         digest: the key's.
-        kernel, shape, dtypes, device, source, triton, date: as the record has them.
+        kernel, shape, dtypes, device, source, triton, driver, date: as the record has them.
         winner: its values, as `Config.to_dict` gives them; None of a run that has not ended.
         timed, failed: number of its timings and failures.
         median_us: the winner's median time; None if it was not timed.
@@ -129,6 +129,7 @@ class RecordSummary(NamedTuple):
     winner: Mapping[str, Any] | None
     source: str
     triton: str
+    driver: str
     date: str
     timed: int
     failed: int
@@ -153,10 +154,10 @@ class RecordSummary(NamedTuple):
         if not isinstance(sizes, dict):
             raise expected("an object", "row.shape", sizes)
         key = (digest, kernel, sizes, _dtypes(dtypes), device)
-        return cls(*key, _winner(winner), source, triton, *head[_DATE : _DATE + 4])
+        return cls(*key, _winner(winner), source, triton, *head[_DRIVER : _DRIVER + 5])
 
 
-_DATE: Final = codec.HEAD.index("date")
+_DRIVER: Final = codec.HEAD.index("driver")  # the date follows, and three sums
 
 
 # All but the sizes of a shape is alike in many records, and read once.

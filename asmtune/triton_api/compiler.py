@@ -27,6 +27,9 @@ from asmtune.triton_api.jit_functions import is_gluon, parameters
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
+NEWEST_TRIED: Final = "3.9"
+"""The newest Triton that `make test-tritons` has tried: `benchmarks/results/tritons.json`."""
+
 _ALLOCATED: Final = {
     "num_warps": "ttg.total-num-warps",
     "shared": "ttg.shared",
@@ -319,6 +322,13 @@ def disassembler() -> str:
         OSError: it cannot be started.
     """
     return str(nvidia_knobs.nvdisasm.path)
+
+
+def newer_than_tried() -> str | None:
+    """Return Triton's version where it is newer than any that was tried; else None."""
+    numbers = re.findall(r"\d+", triton.__version__)[:2]
+    newest = [int(number) for number in NEWEST_TRIED.split(".")]
+    return triton.__version__ if [int(number) for number in numbers] > newest else None
 
 
 def option_names() -> frozenset[str]:

@@ -141,14 +141,15 @@ def test_a_winner_of_ours_has_its_configs(file: Path) -> None:
     """Where another kernel of ours won, its own config is shipped: else the first launch tunes."""
     records = {key_digest(record.key): record for record in interchange.read(file)}
     name, device = file.stem.rpartition("-")[0], next(iter(records.values())).key.device
-    missing = []
+    missing = {}
     for place in Plan().places([name]):
         made = [key_digest(key) for key, _ in identities(place, device)]
         winners = {records[digest].winner.alternative for digest in made if digest in records}
         for key, expected in identities(place, device, inside=winners & set(OURS)):
-            if key_digest(key) not in made and not serves(shipped_lookup(key, expected)):
-                missing.append((place.name, key.kernel))
-    assert missing == [], f"ship {name} from the store in which it was tuned"
+            if key_digest(key) not in made and not serves(answer := shipped_lookup(key, expected)):
+                missing[place.name, key.kernel] = answer.detail
+    skip_changed_gluon([*missing.values()])
+    assert missing == {}, f"ship {name} from the store in which it was tuned"
 
 
 @pytest.mark.parametrize("name", KERNELS)
