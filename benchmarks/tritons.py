@@ -4,9 +4,9 @@
 
 `make test-tritons` runs it. Each Triton gets an environment in `.cache/tritons`, which shares all
 other packages with this one: its own Triton comes first on the path. PyTorch stays the CPU build.
-Of each function of `asmtune.triton_api` the result is that of the tests that name it. `--rooms`
-runs the rooms that meet Triton alone, in two minutes for each in the place of eight. Results of
-other Tritons in the file are kept.
+A function of `asmtune.triton_api` has the result of the tests that name it. `--rooms` runs the
+rooms that meet Triton alone, in two minutes for each in the place of eight. Results of other
+Tritons in the file are kept.
 """
 
 from __future__ import annotations

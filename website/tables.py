@@ -21,6 +21,7 @@ from benchmarks import (
     replay_rows,
     replay_strategies,
     side_by_side,
+    tritons,
 )
 from benchmarks.aibench8 import summary as aibench8
 from benchmarks.harness import table
@@ -48,6 +49,7 @@ DOCUMENTS: Final = {
     "side_by_side": (side_by_side, "side_by_side"),
     "strategies": (replay_strategies, "replay_strategies"),
     "strategies_kinds": (replay_strategies, "replay_strategies_kinds"),
+    "tritons": (tritons, "tritons"),
 }
 """By a table's name: the benchmark that writes it, and the files that it is of."""
 

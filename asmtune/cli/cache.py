@@ -71,7 +71,6 @@ def record_row(layer: str, record: RecordSummary, here: Here) -> dict[str, Any]:
     return {
         "key": record.digest[:DIGITS_SHOWN],
         "layer": layer,
-        "here": use_here(record, here),
         "kernel": record.kernel,
         "shape": record.shape,
         "covers": covered(record.shape),
@@ -82,6 +81,7 @@ def record_row(layer: str, record: RecordSummary, here: Here) -> dict[str, Any]:
         "date": record.date,
         "timed": record.timed,
         "failed": record.failed,
+        "here": use_here(record, here),
     }
 
 
@@ -206,12 +206,11 @@ def verify(where: Where = None, form: RowFormat = RowForm.TEXT, output: Output =
     rows = ({"place": one.place, "problem": one.problem} for one in findings)
     write_rows("", rows, form, output)
     if form is RowForm.TEXT:
-        counts = ", ".join(f"{count} {use}" for use, count in uses.most_common())
-        print_line(
-            f"{len(findings)} problems in {place(where)} and the shipped files; tuned configs "
-            f"here: {counts or 'none'}",
-            err=True,
-        )
+        told = f"{len(findings)} problems in {place(where)} and the shipped files"
+        if set(uses) - {"usable"}:
+            counts = ", ".join(f"{count} {use}" for use, count in uses.most_common())
+            told += f"; tuned configs on this machine: {counts}"
+        print_line(told, err=True)
     if findings:
         raise typer.Exit(1)
 
