@@ -11,8 +11,10 @@ import pytest
 from children import finish, start
 from store_records import PROVENANCE, record, timed
 
+from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.store import interchange
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
@@ -118,3 +120,13 @@ def test_a_damaged_record_of_another_triton(tmp_path: Path) -> None:
         assert [one.problem for one in store.verify()] == ["its values do not match its seal"]
         with pytest.warns(StoreWarning, match="1 damaged rows"):
             assert store.lookup(KEY, now("3.8.0")).record == made("3.8.0")
+
+
+def test_a_file_holds_a_record_of_each_triton(store: Store, tmp_path: Path) -> None:
+    """What a store of two Tritons exports, another imports; one Triton's twice is refused."""
+    both = [made("3.6.0", 16), made("3.8.0", 64)]
+    interchange.write(tmp_path / "both.json", both)
+    store.save_all(interchange.read(tmp_path / "both.json"))
+    assert [store.lookup(KEY, now(one)).outcome for one in TRITONS] == ["hit", "hit"]
+    with pytest.raises(InputError, match="expected a key once for triton 3.8"):
+        interchange.write(tmp_path / "twice.json", [made("3.8.0"), made("3.8.1")])
