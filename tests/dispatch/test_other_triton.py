@@ -146,6 +146,14 @@ def test_background_launches_the_winner_until_it_is_timed(upgraded: Host, told: 
     assert described(resolver.resolve(miss())) == ("tuned", True, SECOND)
 
 
+def test_a_small_problem_keeps_the_winner(upgraded: Host) -> None:
+    """What is not worth timing launches another Triton's winner, not the default."""
+    with pytest.warns(MissWarning, match="provisional"):
+        found = upgraded.resolver(skip_tuning_below_us=1e6).resolve(miss())
+    assert described(found) == ("small", True, block(128))
+    assert upgraded.machine.timed == []
+
+
 def test_raise_says_that_another_triton_knows_it(upgraded: Host) -> None:
     """A key that only another Triton has tuned is raised, with the version and the command."""
     with pytest.raises(MissError, match=rf"of triton {OTHER} alone.*`asmtune tune "):

@@ -215,7 +215,8 @@ class Resolver:
     def _small(self, lookup: MissLookup, *, later: bool = False) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None.
 
-        It is stored; a prediction of the model stays, and its config is taken.
+        It is stored; a prediction of the model stays, and its config is taken, as is the winner
+        of another Triton.
         """
         from asmtune.core.hardware.shipped import match_device
         from asmtune.core.size_rules import untuned_config
@@ -230,7 +231,8 @@ class Resolver:
         us = small_us(problem, target, limit, lambda: self.tuner(device, later=later).work(request))
         if us is None:
             return None
-        if (before := self._predicted_before(lookup)) is not None:
+        before = self._predicted_before(lookup) or self._of_other_triton(lookup, later=later)
+        if before is not None:
             return self._small_choice(lookup, before.config)
         config = untuned_config(problem, request.space, target)
         unsearched = replace(request.expected, space=SMALL)
