@@ -286,10 +286,11 @@ class Resolver:
         """Return what is launched while a key is tuned: an alternative before an untried config."""
         before = None if self.options.checked_only else self._predicted_before(lookup)
         before = before or self._of_other_triton(lookup, later=True)
-        pick, names = before or self._fallback(lookup), lookup.request.alternatives
+        pick = replace(before or self._fallback(lookup), final=False)
+        names = lookup.request.alternatives
         has_own = self.options.fallback is not None or self.options.checked_only
         if pick.how != "fallback" or has_own or not names:
-            return replace(pick, final=False)
+            return pick
         return replace(pick, config=pick.config.with_alternative(next(iter(names))))
 
     def _raised(self, lookup: MissLookup) -> Choice:
