@@ -157,17 +157,15 @@ def functions() -> list[str]:
 
 def sources() -> Iterator[tuple[str, str]]:
     """Yield each contract test's name, with its source and that of helpers that it names."""
-    for path in sorted((ROOT / "tests" / "triton_api").glob("test_*.py")):
+    parts: dict[str, str] = {}
+    for path in sorted((ROOT / "tests" / "triton_api").glob("*.py")):
         text = path.read_text()
-        parts = {
-            node.name: ast.get_source_segment(text, node) or ""
-            for node in ast.parse(text).body
-            if isinstance(node, ast.FunctionDef)
-        }
-        for name, own in parts.items():
-            if name.startswith("test_"):
-                helpers = (t for n, t in parts.items() if not n.startswith("test_") and n in own)
-                yield name, "\n".join([own, *helpers])
+        functions = (one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef))
+        parts |= {one.name: ast.get_source_segment(text, one) or "" for one in functions}
+    for name, own in parts.items():
+        if name.startswith("test_"):
+            helpers = (t for n, t in parts.items() if not n.startswith("test_") and n in own)
+            yield name, "\n".join([own, *helpers])
 
 
 def first_of(report: Mapping[str, Any]) -> dict[str, Any]:
