@@ -1,4 +1,4 @@
-# make setup, demo, test, test-all, docs: each begins with the set-up that it needs.
+# make setup, demo, test, test-all, test-tritons, docs: each begins with the set-up that it needs.
 # `make -j` changes nothing: the steps need each other's results.
 
 PYTHON ?= python3
@@ -11,7 +11,7 @@ LOCKED := $(INSTALL) --require-hashes --no-deps --requirement
 TORCH ?= torch==2.13.0
 TORCH_WITH_CUDA := torch==2.11.0
 
-.PHONY: setup demo test test-all test-sanitized docs lint types
+.PHONY: setup demo test test-all test-tritons test-sanitized docs lint types
 
 setup: $(VENV)/.installed-dev
 
@@ -65,6 +65,11 @@ test: setup lint types
 
 test-all: $(VENV)/.installed-all lint types
 	$(call run_tests,slow or not slow,$$(($(WORKERS) + 1)))
+
+# The tests of `make test` under each Triton that a PyTorch asks for; README's table of them.
+test-tritons: setup
+	$(BIN)/python -m benchmarks.tritons
+	$(BIN)/python -m website.numbers
 
 # The C launcher under AddressSanitizer and UndefinedBehaviorSanitizer. Python must load their
 # libraries first. What Python itself never frees is no leak of ours.

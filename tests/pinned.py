@@ -1,4 +1,4 @@
-"""The Triton of constraints.txt: what pages show and what configs that ship were tuned with."""
+"""The installed Triton: whether it is that of constraints.txt, and what it lacks."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ def same_triton() -> bool:
     return pinned is not None and triton.__version__.startswith(f"{pinned[1]}.")
 
 
+def has_block_pointers() -> bool:
+    """Say if the installed Triton compiles `tl.make_block_ptr`: 3.9 has taken it away."""
+    return tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
+
+
+needs_block_pointers = pytest.mark.skipif(
+    not has_block_pointers(), reason=f"Triton {triton.__version__} has no block pointers"
+)
 needs_shipped = pytest.mark.skipif(
     not same_triton(), reason=f"what ships is stale for Triton {triton.__version__}"
 )

@@ -17,6 +17,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
+from asmtune.predict.prune import flow
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
@@ -221,3 +222,15 @@ def test_one_compile_for_shapes_of_one_specialisation(
         verdict.artifact for verdict in report.verdicts
     )
     assert digests(first) == digests(second)
+
+
+def test_a_triton_that_nobody_has_tried(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report says so once a process, and is made all the same."""
+    flow._notice_of_untried_triton.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr("asmtune.triton_api.compiler.newer_than_tried", lambda: "9.0.0")
+        with pytest.warns(flow.UntriedTritonWarning, match=r"triton 9\.0\.0 is newer") as told:
+            reports = [funnel.prune(scale_problem(), Space(BLOCKS)) for _ in range(2)]
+    flow._notice_of_untried_triton.cache_clear()
+    assert [len(report.kept) for report in reports] == [4, 4]
+    assert len(told) == 1

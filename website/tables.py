@@ -21,6 +21,7 @@ from benchmarks import (
     replay_rows,
     replay_strategies,
     side_by_side,
+    tritons,
 )
 from benchmarks.aibench8 import summary as aibench8
 from benchmarks.harness import table
@@ -52,6 +53,7 @@ DOCUMENTS: Final[dict[str, tuple[Any, ...]]] = {
     "kernels_wide_h100": (kernel_rows.wide, "wide_h100"),
     "packages": (lambda data: packages.document(data["programs"]), "packages"),
     "slower": (kernel_rows.slower, "h100_kernels", "wide_h100", "kernels", "wide_h200"),
+    "tritons": (tritons.document, "tritons"),
 }
 """By a table's name: what writes it, of a benchmark, and the files that it is of."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import string
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ from asmtune.cli.output import (
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.report.cells import cell
 from asmtune.store.codec import key_digest, record_to_json
-from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding
+from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding, minor_version
 from asmtune.store.shipped import shipped_records
 from asmtune.store.sqlite_file import BESIDE, store_exists
 
@@ -39,7 +40,32 @@ if TYPE_CHECKING:
     from asmtune.store.database import Store
 
 
-def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
+Here = tuple[frozenset[str], str, str]
+"""This machine's devices, their driver, and Triton's minor version."""
+
+
+def this_machine() -> Here:
+    """Return what records are compared with."""
+    from asmtune.base.fingerprint import versions
+    from asmtune.measure.timing.nvml import driver_version, installed_devices
+
+    return installed_devices(), driver_version(), minor_version(versions()["triton"])
+
+
+def use_here(record: RecordSummary, here: Here) -> str:
+    """Say if a record can be used on this machine; without a GPU Triton alone is compared.
+
+    One of another driver is used. Of another Triton's the fastest are timed again.
+    """
+    devices, driver, triton = here
+    if devices and record.device not in devices:
+        return "other device"
+    if minor_version(record.triton) != triton:
+        return "other Triton"
+    return "other driver" if devices and record.driver != driver else "usable"
+
+
+def record_row(layer: str, record: RecordSummary, here: Here) -> dict[str, Any]:
     """Return a tuned config as `ls` and `show` give it."""
     return {
         "key": record.digest[:DIGITS_SHOWN],
@@ -53,10 +79,11 @@ def record_row(layer: str, record: RecordSummary) -> dict[str, Any]:
         "date": record.date,
         "timed": record.timed,
         "failed": record.failed,
+        "here": use_here(record, here),
     }
 
 
-_SPARE: Final = ("failed", "timed", "date", "dtypes", "samples", "layer")
+_SPARE: Final = ("failed", "timed", "date", "dtypes", "samples", "layer", "here")
 """Columns that a narrow terminal may lack, the least important first."""
 
 app = typer.Typer(
@@ -101,15 +128,22 @@ def list_records(
 def _listed(
     store: Store | None, kernel: str | None, device: str | None
 ) -> Iterator[dict[str, Any]]:
+    here = this_machine()
+    for layer, summary in _summaries(store, kernel, device):
+        yield record_row(layer, summary, here)
+
+
+def _summaries(
+    store: Store | None, kernel: str | None = None, device: str | None = None
+) -> Iterator[tuple[str, RecordSummary]]:
     if store is not None:
-        for summary in store.summaries(kernel, device):
-            yield record_row("store", summary)
+        yield from (("store", one) for one in store.summaries(kernel, device))
         for one in store.predictions(kernel, device):
             summary = RecordSummary.of(one.as_record)._replace(timed=0, median_us=None)
-            yield record_row("small" if one.is_small else "predicted", summary)
+            yield "small" if one.is_small else "predicted", summary
     for record in shipped_records():
         if kernel in (None, record.key.kernel) and device in (None, record.key.device):
-            yield record_row("shipped", RecordSummary.of(record))
+            yield "shipped", RecordSummary.of(record)
 
 
 @app.command()
@@ -126,7 +160,8 @@ def show(
         whole = {**named, **record_to_json(record)}
         write_result(json.dumps(whole, indent=1), output)
         return
-    facts = record_row(layer, RecordSummary.of(record)) | vars(record.provenance)
+    row = record_row(layer, RecordSummary.of(record), this_machine())
+    facts = row | vars(record.provenance)
     names = ("median_us", "p20_us", "p80_us")
     timings = [
         {"config": timing.config.to_dict()}
@@ -141,17 +176,32 @@ def show(
 
 @app.command()
 def verify(where: Where = None, form: RowFormat = RowForm.TEXT, output: Output = None) -> None:
-    """Check the store and the shipped files; exit with 1 where anything is wrong."""
+    """Check the store and the shipped files; exit with 1 where anything is wrong.
+
+    It counts the configs that are usable on this machine, and those of another Triton, driver or
+    device.
+    """
+    uses: Counter[str] = Counter()
     with existing_store(where) as store:
         findings = store.verify() if store else []
-    try:
-        shipped_records()
-    except InputError as error:
-        findings.append(StoreFinding("shipped", str(error)))
+        try:
+            here = this_machine()
+            kept = store if not findings else None  # a damaged one cannot be listed
+            uses.update(
+                use_here(one, here)
+                for layer, one in _summaries(kept)
+                if layer in ("store", "shipped")
+            )
+        except InputError as error:
+            findings.append(StoreFinding("shipped", str(error)))
     rows = ({"place": one.place, "problem": one.problem} for one in findings)
     write_rows("", rows, form, output)
     if form is RowForm.TEXT:
-        print_line(f"{len(findings)} problems in {place(where)} and the shipped files", err=True)
+        told = f"{len(findings)} problems in {place(where)} and the shipped files"
+        if set(uses) - {"usable"}:
+            counts = ", ".join(f"{count} {use}" for use, count in uses.most_common())
+            told += f"; tuned configs on this machine: {counts}"
+        print_line(told, err=True)
     if findings:
         raise typer.Exit(1)
 

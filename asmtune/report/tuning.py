@@ -37,6 +37,7 @@ from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.request import TuningResult
 
 if TYPE_CHECKING:
+    from asmtune.core.records.tuned import TuneRecord
     from asmtune.tuning.search.state import SearchState
 
 
@@ -77,6 +78,9 @@ def result_line(result: TuningResult) -> str:
     faster = speedup_of(result)
     line += "" if faster is None else f", {faster:.2f} times as fast as the default"
     line += f" ({result.remark})" if result.remark else ""
+    if result.earlier is not None:
+        before = f"{number(result.earlier.median_us)} us with triton"
+        line += f"; the fastest of {before} {result.earlier.provenance.triton}, timed again"
     took = f"{result.compiled} compiled, {result.timed} timed in {result.seconds:.1f} s"
     return f"{line}; {took}" + (f"; run {result.run}" if result.run else "")
 
@@ -102,6 +106,8 @@ _TIMES: Final = (
     Column("us", "median_us", number),
     Column("default us", "default_us", number),
     Column("speed-up", "speedup", lambda value: number(value, 2)),
+    Column("was us", "earlier.median_us", number),
+    Column("with triton", "earlier.triton"),
     Column("p90 us", "statistics.p90_us", number),
     Column("p99 us", "statistics.p99_us", number),
     Column("RSD", "statistics.rsd", share),
@@ -143,11 +149,19 @@ def _result(result: TuningResult) -> dict[str, Any]:
         "remark": result.remark or None,
         "default_us": result.default_us,
         "speedup": speedup_of(result),
+        "earlier": _earlier(result.earlier),
         "compiled": result.compiled,
         "timed": result.timed,
         "seconds": round(result.seconds, 3),
         "error": result.error or None,
     }
+
+
+def _earlier(record: TuneRecord | None) -> dict[str, Any] | None:
+    """Return which Triton's record was timed again in the place of a search, and its old time."""
+    if record is None:
+        return None
+    return {"triton": record.provenance.triton, "median_us": record.median_us}
 
 
 class TuningProgress(TuningListener):

@@ -174,14 +174,17 @@ def key_text(key: TuneKey) -> str:
     return f"kernel {key.kernel} at {', '.join(values) or 'any arguments'} on {key.device}"
 
 
-def miss_message(request: TuningRequest) -> str:
-    """Say that no store knows a launch, and how to tune it."""
+def miss_message(request: TuningRequest, earlier: TuneRecord | None = None) -> str:
+    """Say that no store knows a launch, except `earlier` of another Triton, and how to tune it."""
     function = jit_function(request.problem.kernel)
     file = inspect.getsourcefile(python_function(function)) or function.__module__
     shape = ",".join(f"{name}={value}" for name, value in request.key.shape.items())
     command = " ".join(["asmtune tune", file, *(["--shape", shape] if shape else [])])
+    what = "no store knows a config"
+    if earlier is not None:
+        what = f"a store knows a config of triton {earlier.provenance.triton} alone"
     return (
-        f"{key_text(request.key)}: no store knows a config, and on_miss='raise'; "
+        f"{key_text(request.key)}: {what}, and on_miss='raise'; "
         f"`{command}` tunes it where the file is a kernel module, "
         "and so does one launch with on_miss='tune'"
     )

@@ -26,6 +26,7 @@ from asmtune.store.lookup import (
     StoreWarning,
     judge,
     merge_outcomes,
+    preferred,
 )
 from asmtune.store.neighbours import KeyIndex
 from asmtune.store.places import DamagedStoreError
@@ -63,19 +64,22 @@ class Store(Database):
     _indexes: dict[str, KeyIndex] = field(default_factory=dict, repr=False)
 
     def find(self, key: TuneKey) -> TuneRecord | None:
-        """Return the record of a key, valid or stale."""
-        return next(iter(self._sound(keys, self._load(key))), None)
+        """Return the record of a key, valid or stale; of several the one saved last."""
+        return next(reversed(self._sound(keys, self._load(key))), None)
 
     def lookup(self, key: TuneKey, expected: Provenance) -> StoreLookup:
         """Look up a key's record and judge it against how the key would be tuned now.
 
         A damaged record gives "corrupt", and raises nothing.
         """
-        for loaded in self._load(key):
-            if loaded.value is not None:
-                return judge(loaded.value, expected, "store")
-            self._set_aside(keys, [loaded])
-            return StoreLookup("corrupt", detail=loaded.problem)
+        loaded = self._load(key)
+        damaged = [one for one in loaded if one.value is None]
+        self._set_aside(keys, damaged)
+        sound = (judge(one.value, expected, "store") for one in loaded if one.value is not None)
+        if (answer := preferred(sound)) is not None:
+            return answer
+        if damaged:
+            return StoreLookup("corrupt", detail=damaged[0].problem)
         return StoreLookup("miss", detail=f"no record of {key.kernel} for this shape and device")
 
     def records(self, kernel: str | None = None, device: str | None = None) -> list[TuneRecord]:
@@ -126,7 +130,7 @@ class Store(Database):
     def _load(self, key: TuneKey) -> list[LoadedRow[TuneRecord]]:
         condition = of_key(keys, key)
         fetched = self.transact(lambda c: tables.WHOLE.fetch(c, keys, condition))
-        return list(map(tables.WHOLE.parse, fetched))
+        return list(map(tables.WHOLE.parse, sorted(fetched, key=lambda row: int(row.id))))
 
     def _select(
         self, reading: Reading[_T], table: Table, condition: ColumnElement[bool]
@@ -176,7 +180,7 @@ class Store(Database):
         )
 
     def save(self, record: TuneRecord) -> None:
-        """Save a record in place of an older one of the same key, all of it or nothing.
+        """Save a record in place of an older one of the same key and Triton, whole or not at all.
 
         The outcomes of the key's unfinished runs and its prediction are deleted.
         """

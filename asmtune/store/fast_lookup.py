@@ -23,9 +23,8 @@ from asmtune.store.lookup import StoredPrediction, differences
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
     BESIDE,
-    SCHEMA_DIGEST,
     SCHEMA_QUERY,
-    SCHEMA_VERSION,
+    SCHEMAS,
     connect,
     connecting,
     holds_content,
@@ -63,10 +62,12 @@ class FastAnswer:
     Attributes:
         sure: whether `Store` would give the same answer; if not, ask `Store`.
         seen: the valid config of the key, tuned before predicted; None if the store has none.
+        has_record: whether the store has a record of the key, valid or not.
     """
 
     sure: bool
     seen: StoredConfig | None = None
+    has_record: bool = False
 
 
 def fast_lookup(
@@ -94,7 +95,7 @@ def fast_lookup(
                 return FastAnswer(False)
             head = f"SELECT {', '.join(codec.HEAD)} FROM"
             found = {
-                table: connection.execute(f"{head} {table} WHERE digest = ?", (digest,)).fetchone()
+                table: connection.execute(f"{head} {table} WHERE digest = ?", (digest,)).fetchall()
                 for table in ("keys", "predictions")
             }
     except (sqlite3.Error, UnicodeDecodeError, OSError, StoreError):
@@ -102,8 +103,8 @@ def fast_lookup(
         # name in its message, which Python then cannot decode.
         return FastAnswer(False)
     try:
-        valid = (_valid(table, row, expected) for table, row in found.items() if row is not None)
-        return FastAnswer(True, next(filter(None, valid), None))
+        valid = (_valid(table, row, expected) for table, rows in found.items() for row in rows)
+        return FastAnswer(True, next(filter(None, valid), None), bool(found["keys"]))
     except InputError:
         return FastAnswer(False)
 
@@ -113,7 +114,7 @@ def _is_known(connection: sqlite3.Connection) -> bool:
     (mark,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     schema = schema_digest(connection.execute(SCHEMA_QUERY).fetchall())
-    return (mark, version, schema) == (APPLICATION_ID, SCHEMA_VERSION, SCHEMA_DIGEST)
+    return bool((mark, schema) == (APPLICATION_ID, SCHEMAS.get(version)))
 
 
 def _valid(table: str, row: tuple[Any, ...], expected: Provenance) -> StoredConfig | None:

@@ -36,6 +36,7 @@ from asmtune.store.codec import (
     record_to_json,
     winner_is_timed,
 )
+from asmtune.store.lookup import minor_version
 
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1
@@ -196,16 +197,18 @@ def _written(file: BinaryIO) -> Iterator[Any]:
 
 
 def _records(values: Iterable[Any], where: str) -> Iterator[TuneRecord]:
-    seen: set[bytes] = set()
+    seen: set[tuple[bytes, str]] = set()
     for index, value in enumerate(values):
         record = record_from_json(value, f"{where}[{index}]")
         if not winner_is_timed(record):
             raise expected(
                 "one of the configs measured", f"{where}[{index}].winner", str(record.winner)
             )
-        key = bytes.fromhex(key_digest(record.key))
+        triton = minor_version(record.provenance.triton)
+        key = bytes.fromhex(key_digest(record.key)), triton
         if key in seen:
-            raise expected("a key once", f"{where}[{index}].key", record.key.kernel)
+            what = f"a key once for triton {triton}"
+            raise expected(what, f"{where}[{index}].key", record.key.kernel)
         seen.add(key)
         yield record
 

@@ -34,12 +34,15 @@ class StoreLookup:
         record: the record of a hit; of a stale one too, since its timings may be of use.
         detail: what was missed, what differs or what is wrong; empty at a hit.
         layer: layer that the answer comes from.
+        is_candidate: whether a stale record differs in Triton's version alone: its fastest configs
+            are likely the fastest here.
     """
 
     outcome: Outcome
     record: TuneRecord | None = None
     detail: str = ""
     layer: Layer = "store"
+    is_candidate: bool = False
 
     def lacks(self, alternatives: Collection[str]) -> bool:
         """Return whether the user's own record has not tried one; what is shipped stays."""
@@ -112,7 +115,7 @@ class RecordSummary(NamedTuple):
 
     Attributes:
         digest: the key's.
-        kernel, shape, dtypes, device, date: as the record has them.
+        kernel, shape, dtypes, device, source, triton, driver, date: as the record has them.
         winner: its values, as `Config.to_dict` gives them.
         timed, failed: number of its timings and failures.
         median_us: the winner's median time; None if it was not timed.
@@ -124,6 +127,9 @@ class RecordSummary(NamedTuple):
     dtypes: Mapping[str, str]
     device: str
     winner: Mapping[str, Any]
+    source: str
+    triton: str
+    driver: str
     date: str
     timed: int
     failed: int
@@ -143,15 +149,15 @@ class RecordSummary(NamedTuple):
             InputError: the row has changed since it was written, or holds no record.
         """
         codec.check_seal(head)
-        digest, kernel, shape, dtypes, device, winner, *_ = head
+        digest, kernel, shape, dtypes, device, winner, source, _, triton, *_ = head
         sizes = json_of(shape, "row.shape")
         if not isinstance(sizes, dict):
             raise expected("an object", "row.shape", sizes)
         key = (digest, kernel, sizes, _dtypes(dtypes), device)
-        return cls(*key, _winner(winner), *head[_DATE : _DATE + 4])
+        return cls(*key, _winner(winner), source, triton, *head[_DRIVER : _DRIVER + 5])
 
 
-_DATE: Final = codec.HEAD.index("date")
+_DRIVER: Final = codec.HEAD.index("driver")  # the date follows, and three sums
 
 
 # All but the sizes of a shape is alike in many records, and read once.
@@ -167,8 +173,20 @@ def _winner(text: str) -> Mapping[str, Any]:
 
 def judge(record: TuneRecord, expected: Provenance, layer: Layer) -> StoreLookup:
     """Return a record as a hit, or as stale where its provenance differs from `expected`."""
-    detail = "; ".join(differences(record.provenance, expected))
-    return StoreLookup("stale" if detail else "hit", record, detail, layer)
+    differing = differences(record.provenance, expected)
+    alone = len(differing) == 1 and differing[0].startswith("triton")
+    outcome: Outcome = "stale" if differing else "hit"
+    return StoreLookup(outcome, record, "; ".join(differing), layer, alone)
+
+
+def preferred(answers: Iterable[StoreLookup]) -> StoreLookup | None:
+    """Return a hit, else a record of another Triton, the newest, else any other answer."""
+    return max(answers, key=_preference, default=None)
+
+
+def _preference(answer: StoreLookup) -> tuple[bool, bool, str]:
+    date = "" if answer.record is None else answer.record.provenance.date
+    return answer.outcome == "hit", answer.is_candidate, date
 
 
 def differences(recorded: Provenance, expected: Provenance) -> list[str]:

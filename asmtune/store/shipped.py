@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.lookup import StoreLookup, judge
+from asmtune.store.lookup import StoreLookup, judge, preferred
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store
@@ -45,20 +45,16 @@ def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
 def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     """Look up a key in the shipped records, judged as a record of the store is.
 
-    Files may hold a key several times, for versions of Triton: the valid record is taken.
+    Files may hold a key several times, for versions of Triton: the valid record is taken, or else
+    the newest that differs in Triton alone.
 
     Raises:
         InputError: a shipped file is malformed.
     """
-    answer = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
+    miss = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
     digest = key_digest(key)  # 1, 1.0 and True are alike
-    for record in shipped_of(key.kernel):
-        if record.key != key or key_digest(record.key) != digest:
-            continue
-        answer = judge(record, expected, "shipped")
-        if answer.outcome == "hit":
-            break
-    return answer
+    own = (r for r in shipped_of(key.kernel) if r.key == key and key_digest(r.key) == digest)
+    return preferred(judge(record, expected, "shipped") for record in own) or miss
 
 
 @cache
@@ -81,7 +77,8 @@ def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | No
     """Look up a key in the user's store, then in the shipped layer.
 
     A hit of the user's store wins over a shipped one: it was measured on the user's machine.
-    Without a hit, the user's store gives the reason, unless it has no record of the key.
+    Without a hit, the user's store gives the reason, unless it has no record of the key, or the
+    shipped layer alone has one of another Triton.
 
     Args:
         key: key of the launch.
@@ -96,4 +93,5 @@ def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | No
     if own.outcome == "hit":
         return own
     shipped = shipped_lookup(key, expected)
-    return shipped if shipped.outcome == "hit" or own.outcome == "miss" else own
+    better = shipped.outcome == "hit" or (shipped.is_candidate and not own.is_candidate)
+    return shipped if better or own.outcome == "miss" else own

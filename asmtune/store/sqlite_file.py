@@ -41,11 +41,15 @@ _ID_PLACE: Final = slice(68, 72)  # of the application id in an SQLite file's he
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps beside its own, and reads changes from."""
 
-SCHEMA_DIGEST: Final = "1098dcfadd9f82d6bb81a39b1531282df1d2b6f56a4287c8392dd40cb8aaac5d"
-"""`schema_digest` of a new store's file; a test compares them."""
-
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Version of the store's tables (`tables`), and SQLite's `user_version` of a store's file."""
+
+SCHEMAS: Final = {
+    1: "1098dcfadd9f82d6bb81a39b1531282df1d2b6f56a4287c8392dd40cb8aaac5d",
+    SCHEMA_VERSION: "b4771630aca4796ab9a4b01042ec9713df1528abd0f3db583f110d156b07c88a",
+}
+"""`schema_digest` of a store's file by its version; a test compares the newest. A key has one
+record in version 1, and one of each Triton in version 2 (`tables.put`)."""
 
 SCHEMA_QUERY: Final = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 

@@ -7,7 +7,7 @@ damaged row is returned with its problem, and the store decides what to do about
 
 Tables:
 
-    keys           tuned keys
+    keys           tuned keys, a row for each minor version of Triton
     trials         timings and failures of runs that have not ended, a row a batch
     predictions    configs that nobody has timed: of the model, or of launches too small to tune
     seeds          configs of other origin, which a search times first, a row each
@@ -46,15 +46,15 @@ from asmtune.base import json_codec
 from asmtune.base.errors import InputError, StoreError
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
-from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, differences
+from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, differences, minor_version
 from asmtune.store.neighbours import NEAREST, KeyIndex
 from asmtune.store.places import damaged
 from asmtune.store.sqlite_file import (
     APPLICATION_ID,
     ELSEWHERE,
-    SCHEMA_DIGEST,
     SCHEMA_QUERY,
     SCHEMA_VERSION,
+    SCHEMAS,
     schema_digest,
 )
 
@@ -72,7 +72,7 @@ metadata = MetaData()
 _TYPES: Final = {"timed": Integer, "failed": Integer, "median_us": Double}
 
 
-def _of_records(name: str, *, unique: bool) -> Table:
+def _of_records(name: str, *unique: str) -> Table:
     named = [*codec.HEAD, *codec.OUTCOMES]
     columns: list[Column[Any]] = [
         Column(one, _TYPES.get(one, Text), nullable=one == "median_us") for one in named
@@ -82,7 +82,7 @@ def _of_records(name: str, *, unique: bool) -> Table:
         metadata,
         Column("id", Integer, primary_key=True),
         *columns,
-        Index(f"{name}_by_digest", "digest", unique=unique),
+        Index(f"{name}_by_digest", *(unique or ("digest",)), unique=bool(unique)),
         Index(f"{name}_by_kernel", "kernel", "device"),
         # An id is never used twice: deleting a damaged row by its id cannot delete the good
         # record that another process has just put in its place.
@@ -90,13 +90,13 @@ def _of_records(name: str, *, unique: bool) -> Table:
     )
 
 
-keys = _of_records("keys", unique=True)
+keys = _of_records("keys", "digest", "triton")
 # Rows are only added, and deleted when the run's record is saved, so that writers never wait
 # for each other. The newest outcome of a config counts.
-trials = _of_records("trials", unique=False)
+trials = _of_records("trials")
 # Not in `keys`: a config that was never timed must not replace one that was.
-predictions = _of_records("predictions", unique=True)
-seeds = _of_records("seeds", unique=False)
+predictions = _of_records("predictions", "digest")
+seeds = _of_records("seeds")
 
 OF_RECORDS: Final = (keys, trials, predictions, seeds)
 
@@ -138,8 +138,9 @@ def are_present(connection: Connection, place: str) -> bool:
         ask = connection.exec_driver_sql
         if ask("PRAGMA application_id").scalar_one() != APPLICATION_ID:
             raise damaged(place, "a database of another program")
-        _check_version(ask("PRAGMA user_version").scalar_one(), place)
-        if schema_digest(ask(SCHEMA_QUERY)) != SCHEMA_DIGEST:
+        version = ask("PRAGMA user_version").scalar_one()
+        _check_version(version, place)
+        if schema_digest(ask(SCHEMA_QUERY)) != SCHEMAS[version]:
             raise damaged(place, "its tables are not those of a store")
         return True
     names = set(inspect(connection).get_table_names())
@@ -159,7 +160,7 @@ def _check_version(found: int, place: str) -> None:
             f"store {place}: written by a newer asmtune (schema {found}, this one "
             f"knows {SCHEMA_VERSION}); upgrade asmtune, {ELSEWHERE}"
         )
-    if found != SCHEMA_VERSION:
+    if found not in SCHEMAS:
         raise damaged(place, f"schema version {found}")
 
 
@@ -261,14 +262,44 @@ def of_key(table: Table, key: TuneKey) -> ColumnElement[bool]:
 
 
 def put(connection: Connection, batch: Sequence[dict[str, Any]]) -> None:
-    """Write rows of records, at most `BATCH`, in place of those of the same keys.
+    """Write rows of records, at most `BATCH`, in place of those of the same keys and Triton.
 
-    What was stored of the keys before they had a record is deleted.
+    A record of another Triton stays while the kernel's source is the same. What was stored of the
+    keys before they had a record is deleted.
     """
-    by_digest = {row["digest"]: row for row in batch}  # of a key that comes twice, the last
-    for table in (keys, trials, predictions):
-        connection.execute(delete(table).where(table.c.digest.in_(by_digest)))
-    connection.execute(insert(keys), [*by_digest.values()])
+    # Of a key that comes twice for one Triton, the last.
+    rows = {(row["digest"], minor_version(row["triton"])): row for row in batch}
+    sources = {row["digest"]: row["source"] for row in batch}
+    query = select(keys.c.id, keys.c.digest, keys.c.triton, keys.c.source)
+    replaced, are_kept = [], len(sources) < len(rows)
+    for row_id, name, triton, source in connection.execute(query.where(keys.c.digest.in_(sources))):
+        stays = source == sources[name] and (name, minor_version(str(triton))) not in rows
+        are_kept |= stays
+        replaced += [] if stays else [row_id]
+    connection.execute(delete(keys).where(keys.c.id.in_(replaced)))
+    for table in (trials, predictions):
+        connection.execute(delete(table).where(table.c.digest.in_(sources)))
+    if are_kept:
+        _let_keys_have_several(connection)
+    connection.execute(insert(keys), [*rows.values()])
+
+
+def _let_keys_have_several(connection: Connection) -> None:
+    """Give tables of version 1 the index of version 2: theirs allows one record of a key."""
+    if connection.dialect.name == "sqlite":
+        if connection.exec_driver_sql("PRAGMA user_version").scalar_one() == SCHEMA_VERSION:
+            return
+        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    else:
+        # Another process may be at it: the lock makes it wait, and then nothing is left to do.
+        connection.exec_driver_sql("LOCK TABLE meta")
+        known = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version"))
+        if known.scalar() == str(SCHEMA_VERSION):
+            return
+    connection.execute(meta.update().values(value=str(SCHEMA_VERSION)))
+    (index,) = (index for index in keys.indexes if index.unique)
+    index.drop(connection)
+    index.create(connection)
 
 
 def delete_some(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:

@@ -27,6 +27,9 @@ from asmtune.triton_api.jit_functions import is_gluon, parameters
 
 StageFunction = Callable[[Any, dict[str, Any]], Any]
 
+NEWEST_TRIED: Final = "3.9"
+"""The newest Triton that `make test-tritons` has tried: `benchmarks/results/tritons.json`."""
+
 _ALLOCATED: Final = {
     "num_warps": "ttg.total-num-warps",
     "shared": "ttg.shared",
@@ -287,12 +290,20 @@ def _add_warp_groups(manager: Any) -> None:
 
 
 def _add_amd_allocation(manager: Any, arch: str) -> None:
-    amd.passes.ttgpuir.add_update_async_wait_count(manager, arch)
-    amd.passes.ttgpuir.add_optimize_lds_usage(manager, arch, 0)  # 0: all of the LDS
+    """Add AMD's passes. 3.7 has another than 3.6's of the LDS, and 3.8's allocation asks for it."""
+    own = amd.passes.ttgpuir
+    own.add_update_async_wait_count(manager, arch)
+    if hasattr(own, "add_optimize_lds_usage"):
+        own.add_optimize_lds_usage(manager, arch, 0)  # 0: all of the LDS
+    else:
+        own.add_warp_pipeline_conversion(manager, arch)
     passes.convert.add_scf_to_cf(manager)
     passes.gluon.add_inliner(manager)
     passes.convert.add_index_to_llvmir(manager)
-    amd.passes.ttgpuir.add_allocate_shared_memory(manager)
+    try:
+        own.add_allocate_shared_memory(manager)
+    except TypeError:
+        own.add_allocate_shared_memory(manager, arch)
 
 
 def plain_options(options: Any) -> dict[str, Any]:
@@ -311,6 +322,13 @@ def disassembler() -> str:
         OSError: it cannot be started.
     """
     return str(nvidia_knobs.nvdisasm.path)
+
+
+def newer_than_tried() -> str | None:
+    """Return Triton's version where it is newer than any that was tried; else None."""
+    numbers = re.findall(r"\d+", triton.__version__)[:2]
+    newest = [int(number) for number in NEWEST_TRIED.split(".")]
+    return triton.__version__ if [int(number) for number in numbers] > newest else None
 
 
 def option_names() -> frozenset[str]:

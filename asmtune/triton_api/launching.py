@@ -146,9 +146,11 @@ def _tensor_map(described: Mapping[str, Any]) -> TensorMap:
     )
 
 
-_FIELDS: Final = frozenset({"base", "shape", "strides", "block_shape", "padding", "layout"})
-"""All that our launches read of a descriptor. Triton 3.8's also has a rounding and a mode of
-convolutions, which change its tensor map."""
+_FIELDS: Final = frozenset(
+    {"base", "shape", "strides", "block_shape", "padding", "layout", "round_f32_to_tf32"}
+)
+"""All that our launches read of a descriptor. Triton 3.7 and newer have the last: one that rounds
+is Triton's to launch."""
 
 
 def descriptor_types() -> tuple[type[Any], ...]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from asmtune.tuning.options import Choices
 
 
+RETIMED: Final = 6
+"""Configs of another Triton's record that are timed in the place of a search, its fastest."""
+
 TuningOutcome = Literal["tuned", "known", "busy", "failed"]
 
 _warned: set[str] = set()
@@ -133,6 +136,18 @@ class TuningRequest:
         own = self.own(stored)
         return self if own is None else self._changed(space=Space.from_configs([own.plain]))
 
+    def among_fastest(self, record: TuneRecord) -> TuningRequest | None:
+        """Make the same request with a record's fastest configs alone to search, and the default.
+
+        None where the space has none of them. Keep the provenance.
+        """
+        shape = self.problem.shape
+        fastest = sorted(record.config_timings, key=lambda one: one.median_us)[:RETIMED]
+        named = dict.fromkeys([record.winner.plain, *(one.config for one in fastest)])
+        own = [config for one in named if (config := self.space.matching(one, **shape)) is not None]
+        configs = dict.fromkeys([self.space.first(**shape), *own])
+        return self._changed(space=Space.from_configs([*configs])) if own else None
+
     def _changed(self, **parts: Any) -> TuningRequest:
         other = replace(self, **parts)
         vars(other)["expected"] = self.expected
@@ -153,6 +168,8 @@ class TuningResult:
         compiled, timed: number of configs.
         error: why it failed, in one line.
         remark: that the winner's samples vary too much, in words; "" if they do not.
+        earlier: the record of another Triton whose fastest configs were timed in the place of a
+            search; None where all were searched.
     """
 
     request: TuningRequest
@@ -165,6 +182,7 @@ class TuningResult:
     timed: int = 0
     error: str = ""
     remark: str = ""
+    earlier: TuneRecord | None = None
 
 
 def _warn_once(message: str) -> None:

@@ -1,6 +1,6 @@
 """`Tuner`: from a request to its record or its predicted config, on one device.
 
-store -> shipped -> another process that tunes it now -> tune -> store
+store -> shipped -> another process that tunes it now -> another Triton's fastest -> tune -> store
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from asmtune.base.errors import (
     MeasureError,
     NoGpuError,
     UnreadableError,
+    UntimedError,
 )
 from asmtune.base.settings import Settings
 from asmtune.compile.load import launch_values
@@ -207,7 +208,10 @@ class Tuner:
             if known is None and not lease.mine:
                 return TuningResult(request, "busy", error=f"{lease.holder} tunes it")
             if known is None or force:
-                result = self._searched(request if beside is None else request.only(beside.winner))
+                result = None if force else self._retimed(request)
+                if result is None:
+                    searched = request if beside is None else request.only(beside.winner)
+                    result = self._searched(searched)
                 if result.record is None:
                     return result
                 made = request.complete(result.record, beside)
@@ -237,6 +241,50 @@ class Tuner:
                 raise
             except (CompileError, MeasureError):
                 raise CompileError(str(error)) from error
+
+    def _retimed(self, request: TuningRequest) -> TuningResult | None:
+        """Time the fastest configs of another Triton's record; None where none of them can run."""
+        earlier = self._of_other_triton(request)
+        narrowed = None if earlier is None else request.among_fastest(earlier)
+        if narrowed is None:
+            return None
+        try:
+            result = self._searched(narrowed)
+        except UntimedError:
+            raise
+        except (CompileError, MeasureError):
+            return None
+        default = narrowed.space.first(**request.problem.shape)
+        timed = () if result.record is None else result.record.config_timings
+        is_alone = narrowed.space.size > 1 and all(one.config == default for one in timed)
+        return None if is_alone else replace(result, request=request, earlier=earlier)
+
+    def _of_other_triton(self, request: TuningRequest) -> TuneRecord | None:
+        answer = find_tuned(request.key, request.expected, self.store)
+        return answer.record if answer.is_candidate else None
+
+    def provisional(self, request: TuningRequest) -> StoredPrediction | None:
+        """Return the winner of another Triton's record if it compiles here, and store it untimed.
+
+        None where there is no such record, or nothing that compiles is known of it.
+
+        Raises:
+            InputError: space, problem and kernel do not fit.
+            StoreError: the artifacts' folder cannot be written.
+        """
+        earlier = self._of_other_triton(request)
+        config = None if earlier is None else request.own(earlier.winner.plain)
+        if earlier is None or config is None or config.ir_override is not None or not self.ranks:
+            return None
+        with _preserved_from_hooks(request):
+            front = self.funnel.front(request.problem)
+            (verdict,) = front.verdicts([config], "assembly", self.funnel.known)
+            if not verdict.kept:
+                return None
+            front.hand_to_triton(config)
+        made = StoredPrediction(request.key, config, earlier.median_us, request.expected)
+        self.store.save_prediction(made)
+        return made
 
     def _unranked(self, reason: str) -> UnrankedSession:
         jobs = self.funnel.settings.jobs

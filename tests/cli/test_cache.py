@@ -21,6 +21,7 @@ from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.measure.timing import nvml
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
@@ -97,6 +98,53 @@ def test_ls_filters_and_layers(filled: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [row["kernel"] for row in rows] == ["pkg.softmax"]
     assert rows[0]["median_us"] == 9.5
     assert rows[0]["winner"] == {"BLOCK_M": 128, "num_warps": 8, "num_stages": 3}
+
+
+HERE = (frozenset({"NVIDIA H200"}), "570", "3.6")
+
+
+def test_what_is_usable_here(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ls` says what each record is on this machine, and `verify` counts where not all are usable.
+
+    Without a GPU, Triton alone is compared.
+    """
+    monkeypatch.setattr(cache, "this_machine", lambda: HERE)
+    changes = ({}, {"triton": "3.6.2"}, {"driver": "571"}, {"triton": "3.8.0"})
+    made = [record(m) for m in range(len(changes))]
+    made = [
+        replace(one, provenance=replace(one.provenance, **more))
+        for one, more in zip(made, changes, strict=True)
+    ]
+    with Store.open(path) as store:
+        store.save_all(made[:2])
+    assert run("verify").stderr.endswith("and the shipped files\n")
+    with Store.open(path) as store:
+        store.save_all([*made, record(9, device="NVIDIA B200")])
+    uses = {row["shape"]: row["here"] for row in listed()}
+    assert uses == {
+        "M=0": "usable", "M=1": "usable", "M=2": "other driver", "M=3": "other Triton",
+        "M=9": "other device",
+    }  # fmt: skip
+    counts = "2 usable, 1 other device, 1 other driver, 1 other Triton"
+    assert sorted(counts.split(", ")) == sorted(
+        run("verify").stderr.strip().partition("on this machine: ")[2].split(", ")
+    )
+    monkeypatch.setattr(cache, "this_machine", lambda: (frozenset(), "unknown", "3.6"))
+    assert [row["here"] for row in listed()].count("usable") == 4
+
+
+def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Devices and driver are read off the driver's files, without PyTorch."""
+    for name in ("0", "1"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+        text = f"Model: \t\t NVIDIA H{name}00 80GB HBM3\nIRQ:   \t 1\n"
+        (tmp_path / "gpus" / name / "information").write_text(text)
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX  580.95.05  Release Build\n")
+    monkeypatch.setattr(nvml, "_DRIVER_FILE", tmp_path / "version")
+    devices = {"NVIDIA H000 80GB HBM3", "NVIDIA H100 80GB HBM3"}
+    assert cache.this_machine()[:2] == (devices, "580.95.05")
+    monkeypatch.setattr(nvml, "_DRIVER_FILE", tmp_path / "none" / "version")
+    assert cache.this_machine()[:2] == (frozenset(), "unknown")
 
 
 def test_export_to_stdout(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

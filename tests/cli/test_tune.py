@@ -148,9 +148,28 @@ def test_shapes_of_options_and_file(workshop: FakeWorkshop, commands: Commands) 
         "kernel": workshop.jobs[0].key.kernel, "shape": {"n": 32}, "dtypes": {"x_ptr": "fp16"},
         "device": "NVIDIA H200", "outcome": "tuned", "run": "20250304-050607-x-06be",
         "winner": WINNER.to_dict(), "median_us": 10.0, "remark": None, "error": None,
+        "earlier": None,
         "statistics": {"samples": 1, "p50_us": 10.0, "p90_us": 10.0, "p99_us": 10.0},
         "default_us": 20.0, "speedup": 2.0, "compiled": 4, "timed": 3, "seconds": 1.5,
     }  # fmt: skip
+
+
+def test_another_tritons_record_was_timed_again(workshop: FakeWorkshop, commands: Commands) -> None:
+    """The old time and its Triton are beside the new one, in table, line and JSON."""
+
+    def retimed(job: TuningRequest) -> TuningResult:
+        earlier = tuned(job, 12.5).record
+        assert earlier is not None
+        old = replace(earlier, provenance=replace(PROVENANCE, triton="3.1.0"))
+        return replace(tuned(job), earlier=old)
+
+    workshop.answers = [retimed, retimed]
+    asked = ("tune", "{}/doubled.py", "--shape", "n=32")
+    ran = commands.run(*asked)
+    assert all(words in ran.out for words in ("was us", "12.5", "with triton", "3.1.0"))
+    assert "the fastest of 12.5 us with triton 3.1.0, timed again" in " ".join(ran.err.split())
+    document = json.loads(commands.run(*asked, "--format", "json").out)
+    assert document["results"][0]["earlier"] == {"triton": "3.1.0", "median_us": 12.5}
 
 
 def test_options(workshop: FakeWorkshop, commands: Commands) -> None:

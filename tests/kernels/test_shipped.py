@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import triton
 
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
@@ -20,6 +21,7 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
 from asmtune.store.interchange import abridged
+from asmtune.store.lookup import StoreLookup, differences
 from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, OURS, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
@@ -59,6 +61,17 @@ def empty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
 
 
+def serves(answer: StoreLookup) -> bool:
+    """Whether a record is used here: under another Triton its fastest are timed first."""
+    return answer.outcome == "hit" or answer.is_candidate
+
+
+def skip_changed_gluon(stale: list[str]) -> None:
+    """Skip where another Triton's functions, which Gluon's kernels import by name, have changed."""
+    if stale and all("source differs" in one and "triton differs" in one for one in stale):
+        pytest.skip(f"Triton {triton.__version__} has other functions of Gluon in these kernels")
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_results_are_there(name: str) -> None:
     """A kernel has its rows in the committed table, timed with the source that it has now."""
@@ -87,7 +100,8 @@ def test_configs_are_shipped(name: str) -> None:
             )
             answers[place] = answer
     assert answers
-    missing = {place: a.detail or a.outcome for place, a in answers.items() if a.outcome != "hit"}
+    missing = {place: a.detail or a.outcome for place, a in answers.items() if not serves(a)}
+    skip_changed_gluon([*missing.values()])
     assert missing == {}, f"not shipped, or stale; {HOW.format(name)}"
 
 
@@ -110,7 +124,13 @@ def test_what_an_h100_is_shipped_holds_today(file: Path) -> None:
     name = file.stem.rpartition("-")[0]
     records = interchange.read(file)
     assert records
-    wanted = launched(name, Plan(), records[0].key.device)
+    there = records[0].provenance.triton
+    found = launched(name, Plan(), records[0].key.device).items()
+    wanted = {digest: (key, replace(now, triton=there)) for digest, (key, now) in found}
+    pairs = ((r.provenance, wanted[key_digest(r.key)][1]) for r in records)
+    stale = ["; ".join(differences(*pair)) for pair in pairs]
+    if there != triton.__version__:
+        skip_changed_gluon([f"triton differs; {one}" for one in stale if one])
     assert len(list(current(records, wanted))) == len(records)
 
 
@@ -119,14 +139,15 @@ def test_a_winner_of_ours_has_its_configs(file: Path) -> None:
     """Where another kernel of ours won, its own config is shipped: else the first launch tunes."""
     records = {key_digest(record.key): record for record in interchange.read(file)}
     name, device = file.stem.rpartition("-")[0], next(iter(records.values())).key.device
-    missing = []
+    missing = {}
     for place in Plan().places([name]):
         made = [key_digest(key) for key, _ in identities(place, device)]
         winners = {records[digest].winner.alternative for digest in made if digest in records}
         for key, expected in identities(place, device, inside=winners & set(OURS)):
-            if key_digest(key) not in made and shipped_lookup(key, expected).outcome != "hit":
-                missing.append((place.name, key.kernel))
-    assert missing == [], f"ship {name} from the store in which it was tuned"
+            if key_digest(key) not in made and not serves(answer := shipped_lookup(key, expected)):
+                missing[place.name, key.kernel] = answer.detail
+    skip_changed_gluon([*missing.values()])
+    assert missing == {}, f"ship {name} from the store in which it was tuned"
 
 
 @pytest.mark.parametrize("name", KERNELS)

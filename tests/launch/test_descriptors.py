@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -71,20 +72,27 @@ class Planned:
         types = list(self.kernel.src.signature.values())
         maps = self.kernel.metadata.tensordesc_meta or [None] * len(descriptors)
         for descriptor, described in zip(descriptors, maps, strict=True):
-            first, *rest = nvidia.make_tensordesc_arg(descriptor, described)
+            first, *rest = parts_of(descriptor, described)
             rank = len(descriptor.shape)
             if described is None:
-                wide, padded, narrow = rest[: 2 * rank], rest[2 * rank], rest[2 * rank + 1 :]
+                wide, flags = rest[: 2 * rank], rest[2 * rank : -2 * rank]
                 listed += [struct.pack("<Q", first.data_ptr())]
                 listed += [struct.pack("<q", one) for one in wide]
-                listed += [struct.pack("<?", padded)]
-                rest = narrow
+                listed += [struct.pack("<?", flag) for flag in flags]
+                rest = rest[-2 * rank :]
             else:
                 listed.append(first)
             listed += [struct.pack("<i", one) for one in rest[:rank]]
             listed += [struct.pack("<q", one) for one in rest[rank:]]
         listed += [struct.pack("<i", n)] if types[2] == "i32" else []
         return [*listed, bytes(8), bytes(8)]
+
+
+def parts_of(descriptor: Any, described: Any) -> list[Any]:
+    """Return what Triton's launcher makes of a descriptor; since 3.8 it is given one thing more."""
+    make = nvidia.make_tensordesc_arg
+    more = len(inspect.signature(make).parameters) - 2
+    return [*make(descriptor, described, *[None] * more)]
 
 
 @pytest.fixture
@@ -105,7 +113,9 @@ def filled(monkeypatch: pytest.MonkeyPatch) -> None:
             fill=padding,
         )
 
-    active = SimpleNamespace(utils=SimpleNamespace(fill_tma_descriptor=fill))
+    names = ("fill_tma_descriptor", "fill_tma_descriptor_tiled")  # of Triton 3.6, and since 3.7
+    utils = dict.fromkeys(names, fill) | {"unload_module": id}  # kernels end so, since Triton 3.8
+    active = SimpleNamespace(utils=SimpleNamespace(**utils))
     monkeypatch.setattr(triton_driver, "_active", active)
 
 

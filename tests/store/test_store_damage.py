@@ -215,7 +215,7 @@ def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "says"),
-    [(4, r"newer asmtune \(schema 4, this one knows 1\); upgrade"), (-1, "schema version -1")],
+    [(4, r"newer asmtune \(schema 4, this one knows 2\); upgrade"), (-1, "schema version -1")],
 )
 def test_other_versions(path: Path, version: int, says: str) -> None:
     """A store of a newer asmtune is refused and keeps every byte; others are damage."""

@@ -27,6 +27,7 @@ KEY = record().key
 GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)
 
 NOTHING = FastAnswer(True)
+STALE = FastAnswer(True, has_record=True)
 ASK = FastAnswer(False)
 
 
@@ -50,7 +51,8 @@ def test_sees_any_record(tmp_path: Path, kept: TuneRecord) -> None:
         found = store.lookup(kept.key, kept.provenance).record
     assert found is not None
     seen = fast_lookup(str(path), kept.key, kept.provenance)
-    assert seen == FastAnswer(True, StoredConfig(found.winner, "tuned", tried=found.tried))
+    held = StoredConfig(found.winner, "tuned", tried=found.tried)
+    assert seen == FastAnswer(True, held, has_record=True)
 
 
 def test_sees_which_alternatives_were_tried(path: Path) -> None:
@@ -74,7 +76,7 @@ def test_tuned_goes_before_predicted(path: Path) -> None:
     with Store.open(path) as store:
         store.save_prediction(replace(GUESS, provenance=now))
     assert fast_lookup(str(path), KEY, now) == FastAnswer(
-        True, StoredConfig(GUESS.config, "predicted", 6.25)
+        True, StoredConfig(GUESS.config, "predicted", 6.25), has_record=True
     )
     with Store.open(path) as store:  # as an asmtune that knows of no predictions leaves it
         change = tables.predictions.update().values(row_of(GUESS.as_record))
@@ -89,14 +91,14 @@ def test_what_is_not_as_it_should_be(tmp_path: Path, path: Path) -> None:
     assert fast_lookup("postgresql://user@host/name", KEY, PROVENANCE) == ASK
     assert fast_lookup(str(path), record(1).key, PROVENANCE) == NOTHING
     for name in ("source", "space", "triton"):
-        assert fast_lookup(str(path), KEY, replace(PROVENANCE, **{name: "9.9.9"})) == NOTHING
+        assert fast_lookup(str(path), KEY, replace(PROVENANCE, **{name: "9.9.9"})) == STALE
     sound = path.read_bytes()
     for statement in (
         "UPDATE keys SET winner = replace(winner, '128', '256')",
         "UPDATE keys SET shape = '{\"M\": 1}'",
         "UPDATE keys SET triton = x'ff'",
         "UPDATE keys SET seal = ''",
-        "PRAGMA user_version = 2",
+        "PRAGMA user_version = 3",
         "DROP TABLE predictions",
     ):
         path.write_bytes(sound)
@@ -115,7 +117,7 @@ def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int)
     damaged = path.with_name("damaged.sqlite")
     damaged.write_bytes(content)
     found = fast_lookup(str(damaged), KEY, PROVENANCE)
-    assert found in (ASK, NOTHING, FastAnswer(True, StoredConfig(record().winner, "tuned")))
+    assert found.seen in (None, StoredConfig(record().winner, "tuned"))
 
 
 def test_loads_no_database_code(path: Path) -> None:

@@ -121,3 +121,9 @@ def test_the_layers_in_their_order(ship: Ship, store: Store) -> None:
     assert (found.outcome, found.layer, found.record) == ("stale", "store", mine)
     store.save(replace(mine, provenance=STALE))
     assert find_tuned(key, NOW, store) == StoreLookup("hit", theirs, layer="shipped")
+    newer = replace(NOW, triton="3.9.0")  # what is shipped is the only candidate; then the user's
+    assert find_tuned(key, newer, store) == StoreLookup(
+        "stale", theirs, "triton differs: recorded 3.6, now 3.9", "shipped", is_candidate=True
+    )
+    store.save(mine)
+    assert find_tuned(key, newer, store).record == mine

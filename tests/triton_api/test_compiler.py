@@ -164,3 +164,13 @@ def test_code_is_put_into_tritons_cache(tmp_path: Path, monkeypatch: pytest.Monk
     with launching_on(90):
         kernel = tuned.warmup(torch.zeros(16), 16, BLOCK=16, grid=(1,))
     assert kernel.asm["cubin"] == b"\x7fELF marker"
+
+
+def test_a_triton_that_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is newer than the newest tried is named; a patch of that, or an older, is not."""
+    assert compiler.newer_than_tried() is None
+    major, minor = map(int, compiler.NEWEST_TRIED.split("."))
+    untried = (f"{major}.{minor + 1}.0", f"{major}.{minor + 10}.0+git1a2b3c", f"{major + 1}.0.0")
+    for version in (*untried, f"{major}.{minor}.9", f"{major}.{minor - 1}.0"):
+        monkeypatch.setattr("triton.__version__", version)
+        assert compiler.newer_than_tried() == (version if version in untried else None)

@@ -65,13 +65,13 @@ def test_facts_of_descriptors() -> None:
 
 
 def test_descriptors_of_a_triton_that_we_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One with a field that our launches do not read is Triton's to launch: Triton 3.8 has two."""
+    """One with a field that our launches do not read is Triton's to launch."""
 
     @dataclass
-    class Rounded(tensor_descriptor.TensorDescriptor):
-        round_f32_to_tf32: bool = False
+    class Mirrored(tensor_descriptor.TensorDescriptor):
+        mirrored: bool = False
 
-    monkeypatch.setattr(tensor_descriptor, "TensorDescriptor", Rounded)
+    monkeypatch.setattr(tensor_descriptor, "TensorDescriptor", Mirrored)
     assert launching.descriptor_types() == (hopper.TensorDescriptor,)
 
 

@@ -13,6 +13,7 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.predict.why.access import AccessPattern
+from tests.pinned import needs_block_pointers
 
 BLOCK = Config({"BLOCK": 1024}, num_warps=4)
 
@@ -53,11 +54,16 @@ def test_a_strided_copy(stride: int, in_all: float, settings: Settings) -> None:
 
 
 def test_a_naive_transpose_strides_its_store(settings: Settings) -> None:
-    """Its store is strided by a row; through tiles and block pointers both sides are sequential."""
+    """Its store is strided by a row."""
     found = patterns(square_problem(kernels.transpose, 1024), BLOCK, settings)
     y = found["y_ptr"]
     assert (y.kind, y.pattern, y.stride_bytes, y.asked) == ("write", "strided", 4096, 32)
     assert found["x_ptr"].pattern == "sequential"
+
+
+@needs_block_pointers
+def test_a_transpose_by_block_pointers(settings: Settings) -> None:
+    """Through tiles and block pointers both sides are sequential."""
     config = Config({"BLOCK": 32}, num_warps=4)
     found = patterns(square_problem(kernels.transpose_by_blocks, 1024), config, settings)
     assert {one.pattern for one in found.values()} == {"sequential"}

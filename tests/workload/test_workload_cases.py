@@ -14,6 +14,7 @@ import pytest
 
 from asmtune.ir.ttir.analysis import Kernel, LaunchArguments
 from asmtune.ir.ttir.work import Work
+from tests.pinned import needs_block_pointers
 from tests.workload.workload_cases import CASES, Case
 from tests.workload.workload_lowering import after_passes, call, flops, lower, moved
 
@@ -68,7 +69,10 @@ def work_of(case: Case, text: str = "") -> Work:
     return Kernel(text).work(LaunchArguments(case.values, launch.grid, case.sizes))
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[needs_block_pointers] * (n == "blocks")) for n in sorted(CASES)],
+)
 def test_a_launch_has_the_work_that_its_source_says(name: str) -> None:
     """Loops, traffic, products, elements, uses, strides and what is assumed, each to the digit."""
     assert facts(work_of(CASES[name])) == json.loads(EXPECTED.read_text())[name]

@@ -130,6 +130,9 @@ class AddressReader:
         loop = body.owner
         if loop is not None and loop.name == "scf.for" and body is loop.regions[0][0]:
             if place:
+                last = terminator(body)
+                if last is not None and last.operands[place - 1] == value:  # the same in each trip
+                    return self.value(loop.operands[2 + place])
                 return AddressSum(terms=((Index("carried", str(value)), 1),))
             low, step = (self.resolved(self.value(one)) for one in loop.operands[0:3:2])
             if low is None or step is None or step.terms:

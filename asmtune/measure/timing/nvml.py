@@ -44,6 +44,13 @@ def _other_backend() -> str | None:
     return None if machine is None else f"{machine[0]} {machine[1]}"
 
 
+def installed_devices() -> frozenset[str]:
+    """Return the names of NVIDIA's GPUs in this machine by their driver's files; load nothing."""
+    files = _DRIVER_FILE.parent.glob("gpus/*/information")
+    found = (re.search(r"^Model:\s*(.+?)\s*$", file.read_text(), re.MULTILINE) for file in files)
+    return frozenset(match[1] for match in found if match)
+
+
 def driver_version() -> str:
     """Return the version of NVIDIA's driver, or "unknown"."""
     try:

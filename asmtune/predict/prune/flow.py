@@ -10,16 +10,18 @@ back end, and the same scorer chooses the configs to compile.
 from __future__ import annotations
 
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from asmtune.base.errors import CompileError, NoCompilerError
 from asmtune.base.fingerprint import versions
 from asmtune.base.settings import Settings
+from asmtune.base.text import user_stacklevel
 from asmtune.compile.worker import Workers
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -49,6 +51,24 @@ _MOST_LATE: Final = 8
 
 _MOST_ASSUMPTIONS: Final = 3
 """Most assumptions that one note lists: each tile has its own trips."""
+
+
+class UntriedTritonWarning(UserWarning):
+    """Triton is newer than any that asmtune was tried with."""
+
+
+@cache
+def _notice_of_untried_triton() -> None:
+    """Warn of a newer Triton, once a process."""
+    from asmtune.triton_api.compiler import NEWEST_TRIED, newer_than_tried
+
+    if (version := newer_than_tried()) is not None:
+        warnings.warn(
+            f"triton {version} is newer than {NEWEST_TRIED}, the newest that asmtune was tried "
+            f"with: what it has changed may fail; if so, install triton {NEWEST_TRIED}",
+            UntriedTritonWarning,
+            stacklevel=user_stacklevel(),
+        )
 
 
 def default_notes(verdicts: Sequence[Verdict], default: Config) -> tuple[str, ...]:
@@ -244,6 +264,7 @@ class Funnel:
 
     def front(self, problem: Problem) -> ProblemAnalysis:
         """Return the front end of a problem, for verdicts before compiling and after."""
+        _notice_of_untried_triton()
         workers = Workers(self.settings.jobs)
         return ProblemAnalysis(
             problem, self.target, self.settings, self.progress, self.kernels, workers

@@ -76,7 +76,8 @@ def filled(
             tensor_map = facts.maps[len(described)]
             block, layout = _block_in(type_name), getattr(value, "layout", None)
             described.append((index, block, layout, tensor_map))
-            slots += _parts(index, len(block), tensor_map is not None)
+            mapped, rounds = tensor_map is not None, hasattr(value, "round_f32_to_tf32")
+            slots += _mapped(index, len(block)) if mapped else _parts(index, len(block), rounds)
         else:
             return None
     slots.extend(_SCRATCH)
@@ -92,14 +93,19 @@ def _block_in(type_name: str) -> tuple[int, ...]:
     return tuple(map(int, sizes.split(",")))
 
 
-def _parts(index: int, rank: int, mapped: bool) -> list[Slot]:
-    """List the parameters that a descriptor is for a kernel."""
+def _mapped(index: int, rank: int) -> list[Slot]:
+    """List the parameters that a descriptor is for a kernel that uses the copy engine."""
     strides = [(_STRIDE, index, axis) for axis in range(rank)]
-    extents = [(_EXTENT, index, axis) for axis in range(rank)]
-    if mapped:
-        return [(_MAP, index, 0), *extents, *strides]
+    return [(_MAP, index, 0), *((_EXTENT, index, axis) for axis in range(rank)), *strides]
+
+
+def _parts(index: int, rank: int, rounds: bool) -> list[Slot]:
+    """List them for a kernel without it; since Triton 3.7 one says whether values are rounded."""
+    strides = [(_STRIDE, index, axis) for axis in range(rank)]
     wide = [(_WIDE_EXTENT, index, axis) for axis in range(rank)]
-    return [(_ADDRESS, index, 0), *wide, *strides, (_PADDED, index, 0), *extents, *strides]
+    flags: list[Slot] = [(_PADDED, index, 0), *([(_KINDS["i1"], -1, False)] if rounds else [])]
+    extents = [(_EXTENT, index, axis) for axis in range(rank)]
+    return [(_ADDRESS, index, 0), *wide, *strides, *flags, *extents, *strides]
 
 
 def entry_widths(ptx: str) -> list[int] | None:

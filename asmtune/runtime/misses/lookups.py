@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from asmtune.tuning.request import TuningRequest
 
 
-How = Literal["tuned", "known", "predicted", "small", "fallback", "busy"]
+How = Literal["tuned", "known", "provisional", "predicted", "small", "fallback", "busy"]
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class Choice:
         config: the space's own config if it has an equal one, with its `pre_hook`.
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
-        how: "tuned" now, "known" to a store, "predicted" by the model, too "small" to tune, the
-            "fallback", or a pick while another process is "busy" tuning it.
+        how: "tuned" now, "known" to a store, "provisional" (the winner of another Triton's record),
+            "predicted" by the model, too "small" to tune, the "fallback", or a pick while another
+            process is "busy" tuning it.
         record: with every timing, if it was tuned now; if it was known, only where it had to
             be read whole.
         compiled, timed: number of configs, if it was tuned now.
@@ -78,6 +79,14 @@ class MissLookup:
             answer = find_tuned(key, expected, layer)
             if answer.outcome == "hit" and answer.record is not None:
                 yield answer.record.winner_among(names), answer.record
+
+    @property
+    def of_other_triton(self) -> TuneRecord | None:
+        """Return the record of the key that another Triton made; None where a launch has none."""
+        fast = self._fast_answer
+        layer = None if fast.sure and not fast.has_record else self._store
+        answer = find_tuned(self.request.key, self.request.expected, layer)
+        return answer.record if answer.is_candidate else None
 
     @property
     def lacks_alternatives(self) -> bool:

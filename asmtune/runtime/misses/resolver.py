@@ -3,7 +3,8 @@
 A provider takes a `MissLookup` and returns a `Choice`, or None to leave it to the next. The options
 of a decorator put the lists together once, one for each moment in which a launch may ask:
 
-launch          in progress, stored, predicted before, small, then as `on_miss` says
+launch          in progress, stored, predicted before, small, then as `on_miss` says: a record of
+                another Triton has its fastest timed by "tune", and its winner launched by others
 capture         stored, predicted before, else the best that is known at once, provisionally
 deterministic   stored, else the model's pick that is the same on every machine
 
@@ -96,7 +97,7 @@ class Resolver:
         actions: dict[str, list[Provider]] = {
             "tune": [*self._before_timing, self._tuned],
             "raise": [*self._before_timing, self._raised],
-            "predict": [self._untimed],
+            "predict": [self._of_other_triton, self._untimed],
             "background": [self._in_background],
         }
         if options.on_miss == "predict" and not options.checked_only:
@@ -179,6 +180,28 @@ class Resolver:
             return None
         return Choice(stored.config, True, "predicted")
 
+    def _of_other_triton(self, lookup: MissLookup, *, later: bool = False) -> Choice | None:
+        """Return the winner of another Triton's record, untimed by this one, if it compiles.
+
+        Where it is to be timed `later`, no notice is needed.
+        """
+        request, record = lookup.request, lookup.of_other_triton
+        if record is None or self.options.checked_only:
+            return None
+        try:
+            found = self.tuner(request.key.device, later=later).provisional(request)
+        except CompileError:
+            return None
+        if found is None:
+            return None
+        choice = Choice(found.config, True, "provisional")
+        if not later and self._notices.first("provisional", request.key.kernel):
+            there, here = record.provenance.triton, request.expected.triton
+            what = f"provisional, the winner of triton {there}, untimed by {here}"
+            level = user_stacklevel(*LAUNCHING_MODULES)
+            _warn(lookup, f"{what}: `asmtune tune` times the fastest again", choice, level)
+        return choice
+
     def _small_before(self, lookup: MissLookup) -> Choice | None:
         """Return the config of a problem that an earlier process found small."""
         stored, limit = lookup.predicted, self.options.skip_tuning_below_us
@@ -192,7 +215,8 @@ class Resolver:
     def _small(self, lookup: MissLookup, *, later: bool = False) -> Choice | None:
         """Return the config of a small problem, which is not worth timing; else None.
 
-        It is stored; a prediction of the model stays, and its config is taken.
+        It is stored; a prediction of the model stays, and its config is taken, as is the winner
+        of another Triton.
         """
         from asmtune.core.hardware.shipped import match_device
         from asmtune.core.size_rules import untuned_config
@@ -207,7 +231,8 @@ class Resolver:
         us = small_us(problem, target, limit, lambda: self.tuner(device, later=later).work(request))
         if us is None:
             return None
-        if (before := self._predicted_before(lookup)) is not None:
+        before = self._predicted_before(lookup) or self._of_other_triton(lookup, later=later)
+        if before is not None:
             return self._small_choice(lookup, before.config)
         config = untuned_config(problem, request.space, target)
         unsearched = replace(request.expected, space=SMALL)
@@ -259,14 +284,17 @@ class Resolver:
 
     def _meanwhile(self, lookup: MissLookup) -> Choice:
         """Return what is launched while a key is tuned: an alternative before an untried config."""
-        pick, names = self._provisional(lookup), lookup.request.alternatives
+        before = None if self.options.checked_only else self._predicted_before(lookup)
+        before = before or self._of_other_triton(lookup, later=True)
+        pick = replace(before or self._fallback(lookup), final=False)
+        names = lookup.request.alternatives
         has_own = self.options.fallback is not None or self.options.checked_only
         if pick.how != "fallback" or has_own or not names:
             return pick
         return replace(pick, config=pick.config.with_alternative(next(iter(names))))
 
     def _raised(self, lookup: MissLookup) -> Choice:
-        raise MissError(miss_message(lookup.request))
+        raise MissError(miss_message(lookup.request, lookup.of_other_triton))
 
     def _tuned(self, lookup: MissLookup, *, later: bool = False) -> Choice:
         """Tune a key; where its kernel cannot be timed, return a config that nothing timed."""

@@ -88,7 +88,9 @@ def export(
                 records = (abridged(record, fastest) for record in records)
             count = _write_records(to, records, samples=samples)
         else:
-            listed = list(records)
+            # Of several Tritons' records of a key, the last that was tuned.
+            by_date = sorted(records, key=lambda record: record.provenance.date)
+            listed = [*{key_digest(record.key): record for record in by_date}.values()]
             entries = (configs_of(record, fastest or 1) for record in _unedited(listed))
             _write_text(to, python_file(entry for entry in entries if entry is not None))
             count = len(listed)

@@ -283,3 +283,13 @@ def test_shipped_configs(cache: Path, tmp_path: Path) -> None:
     assert int(run(*command).stdout.split()[1]) == count
     rows = executed(tmp_path / "a.py")["RECORDS"]
     assert [row[4] for row in rows].count([block(7).to_dict()]) == 1
+
+
+def test_the_last_tuned_of_several_tritons(cache: Path, tmp_path: Path) -> None:
+    """A key that two Tritons have tuned has one config in Python's form: the later."""
+    old, new = record({"M": 16}, block(16)), record({"M": 16}, block(32))
+    later = {"triton": "3.8.0", "date": "2025-03-02"}
+    store(replace(new, provenance=replace(new.provenance, **later)), old)
+    run("export", tmp_path / "out.py", "--format", "python")
+    config = executed(tmp_path / "out.py")["config"]
+    assert config(MATMUL, {"a": "fp16"}, H200, {"M": 16}) == block(32).to_dict()

@@ -260,7 +260,7 @@ PyMODINIT_FUNC PyInit_asmtune_launch(void) {
   if (PyType_Ready(&PlanType) < 0 || PyType_Ready(&LauncherType) < 0 || PyType_Ready(&BoundType) < 0 ||
       PyType_Ready(&CallType) < 0 || PyType_Ready(&PreparedType) < 0)
     return NULL;
-  static const char *const PARTS[] = {"base", "shape", "strides", "block_shape", "padding", "layout"};
+  static const char *const PARTS[] = {"base", "shape", "strides", "block_shape", "padding", "layout", "round_f32_to_tf32"};
   for (int i = 0; i < DESCRIPTOR_PARTS; i++)
     if (!(part_names[i] = PyUnicode_InternFromString(PARTS[i]))) return NULL;
   option_names[0] = PyUnicode_InternFromString("launch_pdl");

@@ -202,7 +202,7 @@ static Outcome add_tensor(const Kinds *kinds, Words *words, PyObject *tensor, in
   return USUAL;
 }
 
-enum { BASE, SHAPE, STRIDES, BLOCK_SHAPE, PADDING, LAYOUT, DESCRIPTOR_PARTS };
+enum { BASE, SHAPE, STRIDES, BLOCK_SHAPE, PADDING, LAYOUT, ROUNDS, DESCRIPTOR_PARTS };
 static PyObject *part_names[DESCRIPTOR_PARTS]; /* interned; made with the module */
 
 /* Reads whole numbers of a list or a tuple; each of a descriptor's has as many. */
@@ -221,7 +221,8 @@ static bool read_extents(PyObject *values, int *rank, int64_t *read) {
   return true;
 }
 
-/* Its tensor's word, with a bit that no tensor's has. A mode of functions may run Python in between, and
+/* Its tensor's word, with a bit that no tensor's has. One that rounds to TF32, as it can since Triton 3.7,
+ * has another map and other parameters: Triton launches it. A mode of functions may run Python in between, and
  * another thread change the descriptor. */
 static Outcome read_descriptor(const Kinds *kinds, PyObject *value, int64_t device, Descriptor *read,
                                uint64_t *word) {
@@ -230,7 +231,8 @@ static Outcome read_descriptor(const Kinds *kinds, PyObject *value, int64_t devi
   for (int i = 0; i < DESCRIPTOR_PARTS; i++) parts[i] = PyDict_GetItem(attributes, part_names[i]);
   *read = (Descriptor){0};
   Outcome outcome = UNUSUAL;
-  if (parts[BASE] && one_of(Py_TYPE(parts[BASE]), kinds->tensors) && parts[PADDING] &&
+  bool plain = !parts[ROUNDS] || parts[ROUNDS] == Py_False;
+  if (plain && parts[BASE] && one_of(Py_TYPE(parts[BASE]), kinds->tensors) && parts[PADDING] &&
       PyUnicode_CheckExact(parts[PADDING]) && read_extents(parts[SHAPE], &read->rank, read->shape) &&
       read_extents(parts[STRIDES], &read->rank, read->strides) &&
       read_extents(parts[BLOCK_SHAPE], &read->rank, read->block) && read->strides[read->rank - 1] == 1) {

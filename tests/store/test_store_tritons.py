@@ -1,0 +1,132 @@
+"""Records of several Tritons in one store: each keeps its own, a candidate for the others."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from children import finish, start
+from store_records import PROVENANCE, record, timed
+
+from asmtune.base.errors import InputError
+from asmtune.core.config import Config
+from asmtune.core.records.tuned import Provenance, TuneRecord
+from asmtune.store import interchange
+from asmtune.store.database import Store
+from asmtune.store.fast_lookup import fast_lookup
+from asmtune.store.lookup import StoreWarning
+
+KEY = record().key
+TRITONS = ("3.6.0", "3.8.0")
+
+
+def now(triton: str) -> Provenance:
+    """How the key is tuned under a Triton; the newer, the later."""
+    return replace(PROVENANCE, triton=triton, date=f"2026-01-{triton[2]}0T00:00:00+00:00")
+
+
+def made(triton: str, block: int = 32, **changes: str) -> TuneRecord:
+    """A record of one key that a Triton has made."""
+    best = timed(Config({"BLOCK_M": block}))
+    provenance = replace(now(triton), **changes)
+    return record(winner=best.config, measurements=(best,), provenance=provenance)
+
+
+def test_each_triton_keeps_its_record(store: Store) -> None:
+    """A record replaces that of its own minor version, or all where the source has changed."""
+    old, new = made("3.6.0", 16), made("3.8.0", 64)
+    store.save_all([old, new])
+    assert [store.lookup(KEY, now(one)).record for one in TRITONS] == [old, new]
+    assert store.find(KEY) == new
+    patched = made("3.8.1", 128)
+    assert store.save_first(patched) == new
+    store.save(patched)
+    assert sorted(r.provenance.triton for r in store.records()) == ["3.6.0", "3.8.1"]
+    changed = made("3.8.1", source="6" * 64)
+    store.save(changed)
+    assert store.records() == [changed]
+    assert store.verify() == []
+
+
+def test_a_record_of_another_triton_is_a_candidate(store: Store) -> None:
+    """The newest counts; one that another space or source has made is none."""
+    store.save_all([made("3.6.0", 16), made("3.8.0", 64)])
+    found = store.lookup(KEY, now("3.9.0"))
+    assert (found.outcome, found.is_candidate) == ("stale", True)
+    assert found.record == made("3.8.0", 64)
+    assert not store.lookup(KEY, now("3.6.2")).is_candidate
+    for name in ("source", "space"):
+        assert not store.lookup(KEY, replace(now("3.9.0"), **{name: "7" * 64})).is_candidate
+
+
+def version_1(path: Path) -> None:
+    """Make a store as asmtune made it when a key had one record."""
+    Store.open(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP INDEX keys_by_digest")
+        connection.execute("CREATE UNIQUE INDEX keys_by_digest ON keys (digest)")
+        connection.execute("PRAGMA user_version = 1")
+        connection.execute("UPDATE meta SET value = '1'")
+
+
+def test_a_store_of_an_earlier_asmtune(tmp_path: Path) -> None:
+    """It is read and written as it is, and takes a second Triton's record when there is one."""
+    path = tmp_path / "store.sqlite"
+    version_1(path)
+    old, again, new = made("3.6.0", 16), made("3.6.1", 32), made("3.8.0", 64)
+    with Store.open(path) as store:
+        for one, version in ((old, 1), (again, 1), (new, 2), (made("3.9.0"), 2)):
+            store.save(one)
+            found = fast_lookup(str(path), KEY, one.provenance)
+            assert found.seen is not None
+            assert found.seen.config == one.winner
+            with closing(sqlite3.connect(path)) as connection:
+                assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+        assert store.find(KEY) == made("3.9.0")
+        assert len(store.records()) == 3
+        assert store.verify() == []
+
+
+def test_two_tritons_at_once(tmp_path: Path) -> None:
+    """Two processes that tune the same keys under two Tritons never lose a record of the other."""
+    path = tmp_path / "store.sqlite"
+    version_1(path)
+
+    def tune(triton: str) -> None:
+        with Store.open(path) as store:
+            for m in range(40):
+                one = replace(made(triton, 16), key=record(m % 4).key)
+                store.save(one)
+                assert store.lookup(one.key, one.provenance).outcome == "hit"
+
+    ends = [start(lambda _, triton=triton: tune(triton)) for triton in TRITONS]
+    assert [finish(*end) for end in ends] == ["", ""]
+    with Store.open(path) as store:
+        kept = sorted((r.key.shape["M"], r.provenance.triton) for r in store.records())
+        assert kept == [(m, triton) for m in range(4) for triton in TRITONS]
+        assert store.verify() == []
+
+
+def test_a_damaged_record_of_another_triton(tmp_path: Path) -> None:
+    """Damage to one Triton's record leaves the other's a hit."""
+    path = tmp_path / "store.sqlite"
+    with Store.open(path, on_corrupt="set_aside") as store:
+        store.save_all([made("3.6.0"), made("3.8.0")])
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("UPDATE keys SET seal = '' WHERE triton = '3.6.0'")
+        assert [one.problem for one in store.verify()] == ["its values do not match its seal"]
+        with pytest.warns(StoreWarning, match="1 damaged rows"):
+            assert store.lookup(KEY, now("3.8.0")).record == made("3.8.0")
+
+
+def test_a_file_holds_a_record_of_each_triton(store: Store, tmp_path: Path) -> None:
+    """What a store of two Tritons exports, another imports; one Triton's twice is refused."""
+    both = [made("3.6.0", 16), made("3.8.0", 64)]
+    interchange.write(tmp_path / "both.json", both)
+    store.save_all(interchange.read(tmp_path / "both.json"))
+    assert [store.lookup(KEY, now(one)).outcome for one in TRITONS] == ["hit", "hit"]
+    with pytest.raises(InputError, match=r"expected a key once for triton 3\.8"):
+        interchange.write(tmp_path / "twice.json", [made("3.8.0"), made("3.8.1")])
