@@ -55,6 +55,11 @@ def switched() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+@triton.jit
+def blocks(x_ptr, y_ptr, out_ptr, n, BLOCK, OTHER):
+    """Do nothing, in a grid of two blocks."""
+
+
 def refuse(*_: Any, **__: Any) -> Any:
     """Stand for a tuner that must not be opened."""
     raise AssertionError("a tuner was opened")
@@ -183,24 +188,55 @@ def test_ties_go_by_the_space(host: Host, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_a_key_does_not_hold() -> None:
-    """Contents and memory of tensors do not reach the model, which keeps sizes and strides."""
-    at, ids = miss(700), torch.arange(16).view(2, 8).T
-    problem = replace(at.problem, arguments={**at.problem.arguments, "ids": (ids, 3)})
-    canonical = picks.canonical_problem(problem)
-    found, number = canonical.arguments["ids"]
-    assert (found.is_meta, found.shape, found.stride(), number) == (True, (8, 2), (1, 8), 3)
+    """Contents and memory of tensors, and a value's place in its bucket, do not reach the model."""
+    first, second = miss(700), miss(1000)
+    first, second = (
+        replace(at, key=replace(at.key, shape={"pow2(n)": 1024})) for at in (first, second)
+    )
+    ids = torch.arange(8)
+    problem = replace(first.problem, arguments={**first.problem.arguments, "ids": ids})
+    configs = list(first.space.configs(n=700))
+    canonical = picks.canonical_problem(problem, first.key, configs)
+    assert canonical.arguments["n"] == 1024
+    assert canonical.arguments["ids"].is_meta
     assert isinstance(canonical.index_table("ids"), str)
-    assert problem.arguments["ids"][0] is ids
+    assert problem.arguments["ids"] is ids
+    other = picks.canonical_problem(second.problem, second.key, configs)
+    assert other.arguments["n"] == 1024
 
 
-@pytest.mark.parametrize("part", ["pow2(n)", "cells(n, m)"])
-def test_a_key_of_several_sizes(part: str) -> None:
-    """Which of them comes first differs between processes, so that none is predicted from."""
-    at = miss(700)
-    at = replace(at, key=replace(at.key, shape={part: 1024}))
-    found = picks.deterministic_pick(at, Settings.from_environment())
-    assert isinstance(found, str)
-    assert part in found
+@pytest.mark.parametrize("n", [1025, 1500, 2047])
+@pytest.mark.parametrize(
+    "grid",
+    [
+        lambda n: lambda v: (triton.cdiv(n, v["BLOCK"]),),
+        lambda n: lambda v: (8, triton.cdiv(n, v["BLOCK"]), 3),
+        lambda n: lambda v: (triton.cdiv(n, v["BLOCK"]) * triton.cdiv(640, v["OTHER"]),),
+        lambda n: (n, 4),
+        lambda _: lambda v: (triton.cdiv(v["n"], v["BLOCK"]),),
+        lambda _: lambda v: (132, v["OTHER"]),
+        lambda _: lambda v: (triton.cdiv(640, v["OTHER"]),),
+    ],
+)
+def test_grids_at_the_end_of_a_bucket(grid: Any, n: int) -> None:
+    """A grid counts blocks of the bucket's end, whether it reads its arguments or not."""
+    at = miss(n)
+    configs = [Config({"BLOCK": b, "OTHER": o}) for b in (64, 128, 1024) for o in (32, 256)]
+    problem = replace(at.problem, kernel=blocks, grid=grid(n))
+    found = picks.bucket_end_grid(problem, {"n": 2048}, configs)
+    ended = replace(problem, grid=found, arguments={**problem.arguments, "n": 2048})
+    true = replace(ended, grid=grid(2048))
+    for config in configs:
+        assert ended.programs(config) == true.programs(config)
+
+
+def test_a_grid_at_the_end_of_a_bucket_beside_one_that_raises() -> None:
+    """A config without a grid does not keep those of the others from the bucket's end."""
+    configs = [Config({"BLOCK": block, "OTHER": 1}) for block in (64, 128, 256)]
+    grid = lambda v: (triton.cdiv(1500, v["BLOCK"]) + 0 // (v["BLOCK"] - 64),)  # noqa: E731
+    problem = replace(miss(1500).problem, kernel=blocks, grid=grid)
+    found = picks.bucket_end_grid(problem, {"n": 2048}, configs)
+    assert replace(problem, grid=found).programs(configs[1]) == (16, 1, 1)
 
 
 @pytest.mark.parametrize("kind", ["timeout", "memory", "lost"])
