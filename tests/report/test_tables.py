@@ -126,3 +126,10 @@ def test_several_targets() -> None:
     heads = [number for number, line in enumerate(lines) if "rank" in line and "BLOCK" in line]
     ranks = [[row[lines[n].index("rank")] for row in lines[n + 2 : n + 4]] for n in heads]
     assert ranks == [["1", "(2)"], ["1", "shared_memory"]]
+
+
+def test_the_assembly_that_is_counted() -> None:
+    """Counts are of PTX, of AMD's devices of AMDGCN; a target that nothing describes has PTX."""
+    named = {name: shown(prune_table([report(name)]), 300) for name in ("H200", "MI300X", "Voodoo")}
+    told = {name: "AMDGCN" in text for name, text in named.items()}
+    assert told == {"H200": False, "MI300X": True, "Voodoo": False}

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
+from asmtune.core.hardware.model import Target
+from asmtune.core.records.verdicts import Selection
 from asmtune.predict.score import keep
 from asmtune.predict.score.error import Errors
 from asmtune.predict.score.keep import AIM, UNMEASURED, Keep
@@ -89,3 +91,17 @@ def test_a_scorer_without_a_table() -> None:
     assert Keep.default("chance") == Keep(UNMEASURED)
     assert Keep.default("roofline") == Keep()
     Keep(3).check("chance")
+
+
+@pytest.mark.parametrize(("sketched", "ranks", "part"), [(25, 9, "quarter"), (20, 10, "tenth")])
+def test_a_part_that_was_sketched_promises_less(
+    sketched: int, ranks: int, part: str, target: Target
+) -> None:
+    """What was lost where a part was sketched comes off the share, and adds to the chance."""
+    whole = Selection("auto", ranks, 0.9, 0.2, "tasks", low_share=0.8)
+    share, low, dropped = keep.MOST_LOST[part][ranks >= 10]
+    found = keep.of_whole_space(whole, sketched, 100 - sketched, target)
+    numbers = (found.expected_share, found.low_share, found.chance_dropped)
+    assert numbers == pytest.approx((0.9 - share, 0.8 - low, 0.2 + dropped))
+    untold = keep.of_whole_space(Selection("20", 20), sketched, 1, target)
+    assert untold.expected_share is None
