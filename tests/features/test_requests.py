@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from asmtune.ir.ttir.strides import Repeated
-from asmtune.predict.features.requests import Request, touched
+from asmtune.ir.ttir.strides import Repeated, offset
+from asmtune.predict.features.requests import LINE, Request, SectorsPerRequest, touched
+from asmtune.predict.features.sketch.layouts import combined
 
 ROW = tuple((1 << bit,) for bit in range(5))
 """Lanes one element apart."""
@@ -63,3 +64,50 @@ def test_bounds(stride: int, order: list[int], width: int) -> None:
     assert 1 <= found.lines <= found.sectors <= 32 * 2
     assert 0 < found.fresh <= 1
     assert found.cycles(copies=True) <= found.cycles(copies=False)
+
+
+def walked(asked: Request, steps: tuple[int | Repeated, ...], width: int) -> SectorsPerRequest:
+    """What a request touches, by going from lane to lane and byte to byte."""
+    run = max(1, width // asked.element_bytes)
+    outer = [b for b in asked.registers if not (0 < b[asked.axis] < run and sum(map(bool, b)) == 1)]
+    count, seen = min(16, 1 << len(outer)), set[int]()
+    sectors = lines = fresh = 0
+    for number in range(count):
+        own, whole = set[int](), set[int]()
+        for lane in range(1 << len(asked.lanes)):
+            origin = combined(outer, number, (0,) * len(asked.shape))
+            place = combined(asked.lanes, lane, origin)
+            start = sum(map(offset, steps, place)) * asked.element_bytes
+            own |= {byte // 32 for byte in range(start, start + width)}
+            whole |= {byte // LINE for byte in range(start, start + width)}
+        odd = sum(line % 2 for line in whole)
+        sectors, fresh = sectors + len(own), fresh + len(own - seen)
+        lines += max(odd, len(whole) - odd)
+        seen |= own
+    lanes = 1 << sum(map(any, asked.lanes))
+    share = lanes / (1 << len(asked.lanes))
+    return SectorsPerRequest(sectors / count, lines / count, fresh / sectors, share)
+
+
+BASES = st.tuples(st.integers(0, 63), st.integers(0, 63))
+STEPS = st.integers(-300, 3000) | st.builds(Repeated, st.integers(1, 8), st.integers(0, 700))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(BASES, min_size=1, max_size=5),
+    st.lists(BASES, max_size=6),
+    st.tuples(STEPS, STEPS),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4, 16, 48]),
+)
+def test_every_byte_of_every_lane(
+    lanes: list[tuple[int, int]],
+    registers: list[tuple[int, int]],
+    steps: tuple[int | Repeated, int | Repeated],
+    element_bytes: int,
+    width: int,
+) -> None:
+    """Sectors, lines and what is fresh are those of a walk over the bytes."""
+    asked = Request((64, 64), element_bytes, 1, tuple(lanes), tuple(registers))
+    assert touched(asked, steps, width) == walked(asked, steps, width)

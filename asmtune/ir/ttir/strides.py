@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from asmtune.ir.ttir.addresses import AddressReader, AddressSum, Index
 from asmtune.ir.ttir.memory import MASKED, MemoryOperation, mask_of
@@ -12,6 +12,10 @@ from asmtune.ir.ttir.mlir_types import AXIS, DENSE, ORDER
 from asmtune.ir.ttir.plan import EvaluationPlan, Flow
 from asmtune.ir.ttir.scalars import constant
 from asmtune.ir.ttir.tree import Body, Node
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Repeated(NamedTuple):
@@ -30,8 +34,11 @@ Step = int | Repeated | None
 """Elements between neighbours along an axis; None where nothing tells."""
 
 
-def offset(step: int | Repeated, place: int) -> int:
-    """Return the elements from the first of an axis to the one at a place."""
+_Places = TypeVar("_Places", int, "NDArray[np.int64]")
+
+
+def offset(step: int | Repeated, place: _Places) -> _Places:
+    """Return the elements from the first of an axis to the one at a place, or at each of many."""
     return place // step.by * step.step if isinstance(step, Repeated) else place * step
 
 

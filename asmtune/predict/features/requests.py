@@ -12,8 +12,13 @@ from functools import lru_cache
 from operator import mul
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from asmtune.ir.ttir.strides import Steps, offset
-from asmtune.predict.features.sketch.layouts import WARP, Basis, Shape, combined
+from asmtune.predict.features.sketch.layouts import WARP, Basis, Shape
+
+Places = NDArray[np.int64]
 
 SECTOR: Final = 32
 """Bytes of a sector, the least that L1 and L2 move."""
@@ -117,28 +122,44 @@ def touched(
         for basis in request.registers
         if not (0 < basis[request.axis] < run and sum(map(bool, basis)) == 1)
     ]
-    origin = (0,) * len(request.shape)
-    seen: set[int] = set()
-    sectors = lines = fresh = 0
-    count = min(_LOOKED_AT, 1 << len(outer))
-    for chosen in range(count):
-        first = combined(outer, chosen, origin)
-        own: set[int] = set()
-        whole: set[int] = set()
-        for lane in range(1 << len(request.lanes)):
-            place = combined(request.lanes, lane, first)
-            first_element = sum(map(offset, steps, place))
-            start = first_element * request.element_bytes
-            own.update(range(start // sector, (start + width - 1) // sector + 1))
-            whole.update(range(start // LINE, (start + width - 1) // LINE + 1))
-        odd = sum(line % 2 for line in whole)
-        sectors, fresh = sectors + len(own), fresh + len(own - seen)
-        lines += max(odd, len(whole) - odd)
-        seen |= own
+    count, axes = min(_LOOKED_AT, 1 << len(outer)), len(request.shape)
+    registers = _combinations(outer, count, axes)
+    places = registers[:, None] ^ _combinations(request.lanes, 1 << len(request.lanes), axes)
+    elements = sum(offset(step, places[..., axis]) for axis, step in enumerate(steps))
+    first = np.broadcast_to(elements * request.element_bytes, places.shape[:-1])
+    sectors, lines = _covered(first, width, sector), _covered(first, width, LINE)
+    odd = (_is_new(lines) & (lines % 2 == 1)).sum(axis=1)
+    busier = np.maximum(odd, _is_new(lines).sum(axis=1) - odd).sum()
+    touched_sectors = int(_is_new(sectors).sum())
     lanes = 1 << sum(any(basis) for basis in request.lanes)
     return SectorsPerRequest(
-        sectors / count, lines / count, fresh / max(1, sectors), lanes / (1 << len(request.lanes))
+        touched_sectors / count,
+        int(busier) / count,
+        len(np.unique(sectors)) / max(1, touched_sectors),
+        lanes / (1 << len(request.lanes)),
     )
+
+
+def _combinations(bases: Sequence[Basis], count: int, axes: int) -> Places:
+    """Return the places that the numbers from 0 name, each bit a basis; one column an axis."""
+    places = np.zeros((count, axes), dtype=np.int64)
+    for bit, basis in enumerate(bases):
+        places[np.arange(count) >> bit & 1 == 1] ^= np.array(basis, dtype=np.int64)
+    return places
+
+
+def _covered(first: Places, width: int, unit: int) -> Places:
+    """Return the units of memory from each first byte to its last, sorted; a row a request."""
+    start, end = first // unit, (first + width - 1) // unit
+    most = (width - 1) // unit + 2
+    return np.sort(np.hstack([np.minimum(start + step, end) for step in range(most)]), axis=1)
+
+
+def _is_new(units: Places) -> NDArray[np.bool_]:
+    """Return where a sorted row has another unit than just before."""
+    new = np.ones(units.shape, dtype=bool)
+    new[:, 1:] = units[:, 1:] != units[:, :-1]
+    return new
 
 
 Requests = Mapping[tuple[int, str], tuple[Request, ...]]
