@@ -15,6 +15,7 @@ from asmtune.predict.score.vectors import BASE, Scale, schema
 from asmtune.workshop.replay.fitting import fit
 from asmtune.workshop.replay.training_rows import Examples, TaskRows
 from benchmarks import replay_rows
+from benchmarks.harness import RESULTS
 
 
 def task(kernel: str, seed: int) -> TaskRows:
@@ -55,3 +56,20 @@ def test_each_kernel_is_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found["two"]["scorers"]["learned"]["kernels"]["c"]["top1"] == round(by_hand, 4)
     learned, roofline = (found["one"]["scorers"][n]["all"]["top1"] for n in ("learned", "roofline"))
     assert learned > roofline
+
+
+def test_the_assembly_takes_nothing_from_the_first_pick() -> None:
+    """On no recorded set does the first pick keep less after compiling than before it."""
+    files = json.loads((RESULTS / "replay_rows.json").read_text())["files"]
+    picks = {
+        (file, scorer): found["all"]["top1"]
+        for file, data in files.items()
+        for scorer, found in data["scorers"].items()
+    }
+    worse = [
+        (file, scorer)
+        for (file, scorer), share in picks.items()
+        if share < picks.get((file, f"{scorer}, before compiling"), 0.0)
+    ]
+    assert {scorer for _, scorer in worse} <= {"roofline"}, worse
+    assert len(files) == 5
