@@ -33,11 +33,11 @@ TESTS: Final = {
     "tune": 200, "faults": 200, "launch": 180, "recording": 150, "bench": 150, "descriptors": 150,
     "diagnose": 120, "checker": 120, "prepared": 120,
     "background": 120, "aibench8": 120, "targets": 120, "bench_command": 120, "workspaces": 90,
-    "triton_cases": 90, "clock": 90, "large_memory": 240,
+    "triton_cases": 90, "clock": 90, "large_memory": 240, "ranks": 90, "user_state": 90,
 }  # fmt: skip
 """Seconds of each file of tests; what takes longest comes first."""
 
-ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory"})
+ALONE: Final = frozenset({"clock", "bench", "checker", "large_memory", "ranks"})
 """Files whose tests time the GPU or fill its memory, so that no other may use it meanwhile."""
 
 GRACE_S: Final = 10

@@ -1,0 +1,61 @@
+"""First launches inside the user's modes on a GPU, with real kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from asmtune import Config, Space, asm_autotune
+from tests.gpu import gpu_kernels
+
+SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))
+N = 1 << 16
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that reach it."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one."""
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+class Functions(TorchFunctionMode):
+    """Counts the functions that reach it."""
+
+    count = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count one."""
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def summed(kernel: Any, x: torch.Tensor) -> torch.Tensor:
+    """Add a vector to itself."""
+    out, n = torch.empty_like(x), x.numel()
+    kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, x, out, n)
+    return out
+
+
+@pytest.mark.parametrize("on_miss", ["tune", "predict", "background"])
+def test_modes_see_nothing_of_a_first_launch(on_miss: str) -> None:
+    """A launch that tunes shows modes no operation, and as few functions as any first launch."""
+    x = torch.arange(float(N), device="cuda")
+    kernel = asm_autotune(space=SPACE, key=["n"], skip_tuning_below_us=None, on_miss=on_miss)(
+        gpu_kernels.add
+    )
+    torch.zeros_like(x)
+    with Operations() as operations, Functions() as functions:
+        out = summed(kernel, x)
+    assert operations.count == 1  # the output
+    assert functions.count < 60
+    torch.testing.assert_close(out, 2 * x)
