@@ -54,8 +54,9 @@ def test_predictions(seed: int, trees: int, depth: int) -> None:
     """Each row is walked through every tree; values that equal a threshold go left."""
     made = made_trees(seed, trees, depth)
     generator = np.random.default_rng(seed)
-    rows = (generator.integers(-4, 5, size=(60, COLUMNS)) / 3).astype(np.float32)
+    rows = (generator.integers(-4, 5, size=(600, COLUMNS)) / 3).astype(np.float32)
     assert made.predict(rows) == pytest.approx([walked(made, row) for row in rows], abs=1e-5)
+    assert len(made.predict(rows[:0])) == 0
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

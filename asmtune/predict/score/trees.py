@@ -34,6 +34,10 @@ _ARRAYS: Final = {
 }
 _MOST_BYTES: Final = 256 << 20
 _FIELDS: Final = 16
+
+_ROWS_AT_ONCE: Final = 128
+"""Rows that walk through the trees together: 20,000 take 0.4 s so, and 1.6 s all at once."""
+
 UNREADABLE: Final = (
     OSError,
     ValueError,
@@ -81,6 +85,11 @@ class Trees:
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the sum of the trees, for each row."""
+        starts = range(0, len(rows), _ROWS_AT_ONCE)
+        parts = [self._predict(rows[start : start + _ROWS_AT_ONCE]) for start in starts]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _predict(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
         count, trees = len(rows), len(self.roots)
         flat = np.ascontiguousarray(rows, dtype=np.float32).ravel()
         nodes = np.repeat(self.roots, count)
