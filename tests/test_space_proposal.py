@@ -61,6 +61,7 @@ AXES = {
         {"BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps", "num_stages"},
     ),
     "rows in steps": (layernorm.kernel, {"BLOCK", "num_warps", "STAGES"}),
+    "a block that covers a row": (covering, {"num_warps"}),
 }
 
 
@@ -77,11 +78,10 @@ def test_free_block_sizes_are_the_axes(name: str) -> None:
     assert 0 < len([*space.configs()]) <= 1600
 
 
-@pytest.mark.parametrize("kernel", [covering, gluon_kernels.scale])
-def test_a_kernel_without_a_free_size_is_refused(kernel: Any) -> None:
-    """A size that covers a row, and layouts of Gluon, are no axes; the error lists constexprs."""
+def test_gluons_layouts_are_no_axes() -> None:
+    """They name the warps; the error lists the constexprs."""
     with pytest.raises(SpaceError, match="BLOCK"):
-        proposed_space(kernel)
+        proposed_space(gluon_kernels.scale)
 
 
 def test_a_launch_bounds_its_space() -> None:
@@ -91,11 +91,11 @@ def test_a_launch_bounds_its_space() -> None:
     launch, proposal = proposal_for(problem_of(scale, grid, x_ptr=x, y_ptr=x, n=300, BLOCK=128))
     assert launch.arguments.keys() == {"x_ptr", "y_ptr", "n"}
     assert proposal.space.axes["BLOCK"] == (128, 64, 256, 512)
-    assert "BLOCK, num_warps are searched" in proposal.notes[0]
+    assert "searches BLOCK, num_warps" in proposal.notes[0]
     stepped = problem_of(in_steps, (1,), x=x, out=x, n=300, WIDTH=2)
     _, proposal = proposal_for(stepped)
     assert max(proposal.space.axes["STEP"]) == 512
-    assert "WIDTH keep" in proposal.notes[0]
+    assert "as launched: WIDTH" in proposal.notes[0]
 
 
 @triton.jit
@@ -119,10 +119,11 @@ def test_sizes_of_the_data_are_no_axes() -> None:
 
 
 def test_a_grid_that_follows_nothing_holds_places() -> None:
-    """With sizes as a grid, a place's factor keeps its value."""
+    """With sizes as a grid, a place's factor keeps its value, and the warps are searched."""
     x = torch.empty(4096, device="meta")
-    with pytest.raises(SpaceError, match="none is a free block size"):
-        proposal_for(problem_of(scale, (32,), x_ptr=x, y_ptr=x, n=4096, BLOCK=128))
+    launch, proposal = proposal_for(problem_of(scale, (32,), x_ptr=x, y_ptr=x, n=4096, BLOCK=128))
+    assert proposal.space.axes == {"num_warps": (4, 1, 2, 8, 16, 32)}
+    assert launch.arguments["BLOCK"] == 128
 
 
 def test_descriptors_of_the_host_hold_their_blocks() -> None:

@@ -3,7 +3,8 @@
 A `tl.constexpr` is a block size if a tile has it as its extent (`tl.arange(0, BLOCK)`). It is free
 if another value computes the same: a loop steps by it (`range(0, K, BLOCK)`), a size is divided by
 it (`cdiv(M, BLOCK)`), or a place is multiplied by it (`pid * BLOCK`) and the launch's grid follows
-it. A size of the data is not free, nor is one that has to cover a row.
+it. A size of the data is not free, nor is one that has to cover a row: without a free one the warps
+and the stages of loops are searched.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def proposed_space(kernel: Any) -> Space:
     """Propose the space of a kernel by its source alone.
 
     Raises:
-        SpaceError: no constexpr is a free block size; says what there is.
+        SpaceError: the kernel is Gluon's; says what constexprs there are.
     """
     uses = _uses_of(kernel)
     return _space(kernel, uses, uses.free(None))
@@ -103,7 +104,7 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
         The problem without the axes among its arguments, and the proposal.
 
     Raises:
-        SpaceError: no constexpr is a free block size, or its tensors have blocks of the host.
+        SpaceError: the kernel is Gluon's, or its tensors have blocks of the host.
     """
     if listed is not None:
         first, names = listed.first(**problem.shape).kwargs, constexprs(problem.kernel)
@@ -124,8 +125,8 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
     launch = replace(problem, arguments=own, shape=sizes)
     space = _bounded(launch, space, uses, given)
     kept = sorted(constexprs(problem.kernel) - set(free))
-    note = f"space auto: {', '.join(space.axes)} are searched"
-    note += f", {', '.join(kept)} keep their values" if kept else ""
+    note = f"space auto searches {', '.join(space.axes)}"
+    note += f"; as launched: {', '.join(kept)}" if kept else ""
     return launch, ProposedSpace(space, (note,))
 
 
@@ -137,12 +138,12 @@ def _read_by_grid(problem: Problem, uses: Uses) -> Collection[str]:
 
 def _space(kernel: Any, uses: Uses, free: Collection[str]) -> Space:
     names = [name for name in jit_function(kernel).arg_names if name in free]
-    if is_gluon(kernel) or not names:
-        why = "its layouts name the warps" if is_gluon(kernel) else "none is a free block size"
+    if is_gluon(kernel):
         listed = ", ".join(sorted(constexprs(kernel))) or "none"
         raise SpaceError(
-            f"space auto: kernel {jit_function(kernel).__name__}: {why}; its constexprs are "
-            f"{listed}: give axes, such as --axis BLOCK=64,128 or space={{'BLOCK': [64, 128]}}"
+            f"space auto: kernel {jit_function(kernel).__name__}: its layouts name the warps; its "
+            f"constexprs are {listed}: give axes, such as --axis BLOCK=64,128 or "
+            "space={'BLOCK': [64, 128]}"
         )
     multiplies, loops = products_and_loops(jit_function(kernel))
     axes: dict[str, Iterable[Any]] = {}
@@ -152,7 +153,8 @@ def _space(kernel: Any, uses: Uses, free: Collection[str]) -> Space:
         if multiplies:
             values = _DEPTHS if name in uses.stepped else _ROWS
         axes[name] = values
-    axes["num_warps"] = (4, 2, 8) if multiplies else (4, 1, 2, 8, 16)
+    # A block that covers a row may need a thread for each few of its elements.
+    axes["num_warps"] = (4, 2, 8) if multiplies else (4, 1, 2, 8, 16, *([] if names else [32]))
     stages = (3, 2, 4, 5) if multiplies else (3, 1, 2)
     axes |= dict.fromkeys(uses.stages or ["num_stages"] * loops, stages)
     space = Space(axes)
