@@ -250,7 +250,7 @@ def run_from_json(document: Any, where: str) -> BenchRun:
     Raises:
         InputError: as `read_run`.
     """
-    run = decoded(BenchRun, _of_format(document, where), where)
+    run = decoded(BenchRun, _of_format(document, where), f"{where}, run")
     if not run.rows:
         raise InputError(f"{where}: it holds no timing of any kernel; {_MADE_BY}")
     for place, row in enumerate(run.rows):

@@ -75,7 +75,7 @@ BAD = {
         changed(missed=[{**run_to_json(RUN)["missed"][0], "why": "odd"}]),
         "missed[0], why",
     ),
-    "text": (of_samples([["1"]]), "rows[0], samples[0][0]"),
+    "text": (of_samples([["1"]]), "run.rows[0].samples[0][0]"),
     "twice": (changed(rows=run_to_json(RUN)["rows"][:1] * 2), "is there 2 times"),
 }
 
