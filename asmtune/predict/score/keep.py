@@ -138,8 +138,8 @@ class Keep:
 
 
 MOST_LOST: Final = {
-    "quarter": ((0.021, 0.019, 0.067), (0.009, 0.048, 0.133)),
-    "tenth": ((0.032, 0.019, 0.2), (0.026, 0.046, 0.267)),
+    "quarter": ((0.021, 0.019, 0.133), (0.009, 0.048, 0.133)),
+    "tenth": ((0.018, 0.019, 0.133), (0.026, 0.046, 0.267)),
 }
 """Largest losses seen where a part was sketched, against all sketched, by that part: for cuts below
 10, then from 10 on. Each is the loss of the mean share, of the share that nine in ten tasks keep,
