@@ -1,4 +1,4 @@
-"""What is lost where a part of a space is sketched: the constants are those of the recorded file."""
+"""What is lost where a part of a space is sketched: constants are those of the recorded file."""
 
 from __future__ import annotations
 
