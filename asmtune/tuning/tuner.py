@@ -273,15 +273,17 @@ class Tuner:
             StoreError: the artifacts' folder cannot be written.
         """
         earlier = self._of_other_triton(request)
-        config = None if earlier is None else request.own(earlier.winner.plain)
-        if earlier is None or config is None or config.ir_override is not None or not self.ranks:
+        if earlier is None or not self.ranks:
+            return None
+        config = request.own(earlier.winner_among(request.alternatives))
+        if config is None or config.ir_override is not None:
             return None
         with _preserved_from_hooks(request):
             front = self.funnel.front(request.problem)
-            (verdict,) = front.verdicts([config], "assembly", self.funnel.known)
+            (verdict,) = front.verdicts([config.plain], "assembly", self.funnel.known)
             if not verdict.kept:
                 return None
-            front.hand_to_triton(config)
+            front.hand_to_triton(config.plain)
         made = StoredPrediction(request.key, config, earlier.median_us, request.expected)
         self.store.save_prediction(made)
         return made

@@ -131,6 +131,22 @@ def test_predict_launches_the_winner_at_once(
     assert described(again) == ("predicted", True, block(128))
 
 
+def test_the_winner_may_be_an_alternative(host: Host) -> None:
+    """A function that won under another Triton is called, where the code still has it."""
+    at = replace(miss(), choices={"alternatives": {"other": print}})
+    record = earlier(at, block(128))
+    named = plain(block(128)).with_alternative("other")
+    timed = (*record.measurements, Measurement(named, 1.0, 1.0, 1.0, (1.0,)))
+    with store(host) as opened:
+        opened.save(replace(record, winner=named, measurements=timed))
+    for asked, config in ((at, named), (miss(), block(128))):
+        resolver = host.resolver(on_miss="predict", choices=dict(asked.choices))
+        with pytest.warns(MissWarning, match="provisional"):
+            assert described(resolver.resolve(asked)) == ("provisional", True, config)
+        with store(host) as opened:
+            opened.transact(lambda c: c.exec_driver_sql("DELETE FROM predictions"), writes=True)
+
+
 @pytest.fixture
 def told() -> Told:
     """Nothing told yet."""

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from children import finish, start
+from sqlalchemy import Connection, select
 from store_records import PROVENANCE, record, timed
 
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneRecord
-from asmtune.store import interchange
+from asmtune.store import interchange, tables
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import fast_lookup
 from asmtune.store.lookup import StoreWarning
@@ -62,41 +63,52 @@ def test_a_record_of_another_triton_is_a_candidate(store: Store) -> None:
         assert not store.lookup(KEY, replace(now("3.9.0"), **{name: "7" * 64})).is_candidate
 
 
-def version_1(path: Path) -> None:
+def version_1(where: str | Path) -> None:
     """Make a store as asmtune made it when a key had one record."""
-    Store.open(path).close()
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DROP INDEX keys_by_digest")
-        connection.execute("CREATE UNIQUE INDEX keys_by_digest ON keys (digest)")
-        connection.execute("PRAGMA user_version = 1")
-        connection.execute("UPDATE meta SET value = '1'")
+
+    def change(connection: Connection) -> None:
+        for statement in (
+            "DROP INDEX keys_by_digest",
+            "CREATE UNIQUE INDEX keys_by_digest ON keys (digest)",
+            "UPDATE meta SET value = '1'",
+            *(["PRAGMA user_version = 1"] if connection.dialect.name == "sqlite" else ()),
+        ):
+            connection.exec_driver_sql(statement)
+
+    with Store.open(where) as store:
+        store.transact(change, writes=True)
 
 
-def test_a_store_of_an_earlier_asmtune(tmp_path: Path) -> None:
+def version_of(store: Store) -> str:
+    """The version that a store's tables say they have."""
+    query = select(tables.meta.c.value).where(tables.meta.c.name == "schema_version")
+    return str(store.transact(lambda connection: connection.execute(query).scalar()))
+
+
+def test_a_store_of_an_earlier_asmtune(where: str) -> None:
     """It is read and written as it is, and takes a second Triton's record when there is one."""
-    path = tmp_path / "store.sqlite"
-    version_1(path)
+    version_1(where)
     old, again, new = made("3.6.0", 16), made("3.6.1", 32), made("3.8.0", 64)
-    with Store.open(path) as store:
-        for one, version in ((old, 1), (again, 1), (new, 2), (made("3.9.0"), 2)):
+    with Store.open(where) as store:
+        for one, version in ((old, "1"), (again, "1"), (new, "2"), (made("3.9.0"), "2")):
             store.save(one)
-            found = fast_lookup(str(path), KEY, one.provenance)
-            assert found.seen is not None
-            assert found.seen.config == one.winner
-            with closing(sqlite3.connect(path)) as connection:
-                assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+            assert store.lookup(KEY, one.provenance).record == one
+            assert version_of(store) == version
+            if "://" not in where:
+                found = fast_lookup(where, KEY, one.provenance)
+                assert found.seen is not None
+                assert found.seen.config == one.winner
         assert store.find(KEY) == made("3.9.0")
         assert len(store.records()) == 3
         assert store.verify() == []
 
 
-def test_two_tritons_at_once(tmp_path: Path) -> None:
+def test_two_tritons_at_once(where: str) -> None:
     """Two processes that tune the same keys under two Tritons never lose a record of the other."""
-    path = tmp_path / "store.sqlite"
-    version_1(path)
+    version_1(where)
 
     def tune(triton: str) -> None:
-        with Store.open(path) as store:
+        with Store.open(where) as store:
             for m in range(40):
                 one = replace(made(triton, 16), key=record(m % 4).key)
                 store.save(one)
@@ -104,7 +116,7 @@ def test_two_tritons_at_once(tmp_path: Path) -> None:
 
     ends = [start(lambda _, triton=triton: tune(triton)) for triton in TRITONS]
     assert [finish(*end) for end in ends] == ["", ""]
-    with Store.open(path) as store:
+    with Store.open(where) as store:
         kept = sorted((r.key.shape["M"], r.provenance.triton) for r in store.records())
         assert kept == [(m, triton) for m in range(4) for triton in TRITONS]
         assert store.verify() == []
