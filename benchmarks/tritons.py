@@ -32,7 +32,7 @@ TRITONS: Final = {
     "3.6.0": "2.11",
     "3.7.1": "2.12, 2.13",
     "3.8.0": "2.14",
-    "3.9.0": "none yet",
+    "3.9.0": "2.15",
 }
 """Versions that are tried, and the PyTorch that asks for each."""
 
