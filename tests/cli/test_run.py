@@ -98,6 +98,28 @@ def test_threads_outlive_the_script(tmp_path: Path) -> None:
     assert "lib.child" not in ran.err
 
 
+EVERY_ORDER = """
+import importlib, os, sys
+for name in sys.argv[1:]:
+    if os.fork() == 0:
+        importlib.import_module(name)
+        from triton.runtime.autotuner import Autotuner
+        print(name, "asmtune" in Autotuner.run.__code__.co_filename, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.slow(seconds=8)
+def test_a_module_of_asmtune_is_imported_first(tmp_path: Path) -> None:
+    """Whichever a program imports before Triton, it is loaded whole, and Triton is patched."""
+    (tmp_path / "first.py").write_text(EVERY_ORDER)
+    names = ("compile.lower", "compile.source", "core.alternatives", "core.problem",
+             "runtime.events", "triton_api.autotuners", "triton_api.launching")  # fmt: skip
+    ran = asmtune_run(tmp_path, "first.py", *(f"asmtune.{name}" for name in names))
+    assert ran.out.splitlines() == [f"asmtune.{name} True" for name in names], ran.err
+
+
 SERVES = """
 import os, sys, torch, triton, triton.language as tl
 from asmtune.runtime.calls import KernelCall

@@ -12,6 +12,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.predict.score import learned
+from asmtune.predict.score.keep import table_of
 from asmtune.predict.score.learned import SHIPPED, Learned, load_trees
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorers import make_scorer
@@ -111,11 +112,32 @@ def test_without_trees(
 
 
 def test_trees_of_ones_own(target: Target, tmp_path: Path) -> None:
-    """A file ranks in the place of the shipped trees, and the errors of `learned` are its own."""
+    """A file ranks in the place of the shipped trees, whose error is not that of its own."""
     path = tmp_path / "mine.npz"
     shutil.copy(SHIPPED, path)
     scorer = make_scorer(f"learned:{path}")
     path.unlink()
-    assert (scorer.name, scorer.effective_name) == (f"learned:{path}", "learned")
+    assert table_of(scorer.effective_name) is None
+    assert (scorer.name, scorer.effective_name) == (f"learned:{path}", f"learned:{path}")
     task = candidates(7, target)
     assert scorer.score(task) == make_scorer("learned").score(task)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"columns": 1000}, {"targets": [1, 2]}, {"kernels": [["a"]]}, {"dtypes": ["\x1b[31m"]}],
+)
+def test_wrong_trees_of_ones_own(tmp_path: Path, changed: dict[str, object]) -> None:
+    """Trees of other columns, and lists of anything but names, are refused when they are read."""
+    path, good = tmp_path / "mine.npz", vars(load_trees(SHIPPED))
+    columns = changed.get("columns", len(NAMES))
+    Trees(**{**good, "columns": columns, "about": {**good["about"], **changed}}).save(path)
+    with pytest.raises(InputError, match="fitted on other features"):
+        make_scorer(f"learned:{path}")
+
+
+@pytest.mark.parametrize("name", ["learned:", "weights:"])
+def test_a_file_without_a_name(name: str) -> None:
+    """A colon with nothing behind it is refused, and is not the scorer that ships."""
+    with pytest.raises(InputError, match=f"--scorer {name}"):
+        make_scorer(name)

@@ -23,9 +23,9 @@ _ROOT = _FOLDER.rpartition(os.sep + "asmtune" + os.sep)[0]
 class _Waiting:
     """A finder of modules that acts when the program imports Triton.
 
-    It finds asmtune itself where `asmtune run` was found, whatever `sys.path` has become. A
-    program that imports a module of `asmtune.runtime` gets Triton first: patching imports that
-    module, too, and would meet it half loaded.
+    It finds asmtune itself where `asmtune run` was found, whatever `sys.path` has become. Where
+    Triton is imported by a module of asmtune, patching waits until that one is loaded: it may
+    import the same module, and would meet it half loaded.
     """
 
     def __init__(self, instructions: str, tells_anyway: bool) -> None:
@@ -33,6 +33,8 @@ class _Waiting:
         self._tells_anyway = tells_anyway
         self._process = os.getpid()
         self._program: Program | None = None
+        self._loading: list[str] = []  # of all threads, which may import one another's modules
+        self._is_due = False
 
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
@@ -42,7 +44,7 @@ class _Waiting:
             from importlib.machinery import PathFinder
 
             return PathFinder.find_spec(name, [_ROOT])
-        if name not in ("triton", "asmtune.runtime"):
+        if name != "triton" and (self._program is not None or not name.startswith("asmtune.")):
             return None
         others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
         specs = (finder.find_spec(name, path, target) for finder in others)
@@ -56,11 +58,16 @@ class _Waiting:
 
         def load_and_act(module: "ModuleType") -> None:
             del loader.exec_module  # type: ignore[attr-defined]
-            load(module)
-            if module.__name__ == "asmtune.runtime":
-                __import__("triton")
-            elif hasattr(module, "JITFunction"):  # no other package of that name
-                self._loaded().patch()
+            self._loading.append(module.__name__)
+            try:
+                load(module)
+                # No other package of that name has kernels.
+                self._is_due |= module.__name__ == "triton" and hasattr(module, "JITFunction")
+            finally:
+                self._loading.remove(module.__name__)
+                if self._is_due and not self._loading:
+                    self._is_due = False
+                    self._loaded().patch()
 
         # Python leaves frames of this name out of the traceback where Triton cannot be imported.
         load_and_act.__code__ = load_and_act.__code__.replace(

@@ -23,7 +23,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.trees import Trees
-from asmtune.predict.score.vectors import Scale, base_columns, schema, vectors
+from asmtune.predict.score.vectors import NAMES, Scale, base_columns, schema, vectors
 
 SHIPPED: Final = Path(__file__).with_name("data") / "learned.npz"
 """The trees that ship with the package."""
@@ -57,8 +57,8 @@ class Learned(Scorer):
 
     def __post_init__(self) -> None:
         """Read a file of one's own, which must be usable."""
-        own = self.name.partition(":")[2]
-        if own and self.fitted is None:
+        _, colon, own = self.name.partition(":")
+        if colon and self.fitted is None:
             try:
                 object.__setattr__(self, "fitted", load_trees(Path(own)))
             except ParseError as error:
@@ -75,8 +75,11 @@ class Learned(Scorer):
 
     @property
     def effective_name(self) -> str:
-        """Name of the scorer that ranks: roofline where there are no trees."""
-        return Roofline.name if isinstance(self._trees, str) else "learned"
+        """Name of the scorer that ranks: roofline where there are no trees.
+
+        Nobody has measured the error of trees of one's own: they have a name of their own.
+        """
+        return Roofline.name if isinstance(self._trees, str) else self.name
 
     @property
     def trained_kernels(self) -> frozenset[str]:
@@ -130,10 +133,15 @@ def load_trees(path: Path) -> Trees:
     """
     trees = Trees.load(path)
     about = trees.about
-    lists = (about.get(name) for name in ("targets", "dtypes", "kernels"))
-    if about.get("schema") != schema() or not all(isinstance(each, list) for each in lists):
+    lists = [about.get(name) for name in ("targets", "dtypes", "kernels")]
+    named = all(isinstance(each, list) and all(map(_is_name, each)) for each in lists)
+    if about.get("schema") != schema() or trees.columns != len(NAMES) or not named:
         raise ParseError(f"trees {path}: fitted on other features; run asmtune model train")
     return trees
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable()
 
 
 def number_name(dtype: str) -> str:

@@ -54,8 +54,8 @@ class Weights(Scorer):
 
     def __init__(self, name: str = "weights") -> None:
         self.name = name
-        file = name.partition(":")[2]
-        self._points = _points(Path(file)) if file else WEIGHTS
+        _, colon, file = name.partition(":")
+        self._points = _points(Path(file)) if colon else WEIGHTS
 
     def score(self, candidates: Sequence[Candidate], draw: int = 0) -> list[float]:  # noqa: ARG002
         """Return the sum for each candidate; a config without features comes last."""

@@ -153,7 +153,7 @@ class Examples:
             )
         except UNREADABLE as error:
             raise ParseError(f"training rows {path}: {error}") from error
-        if examples.schema != schema():
+        if examples.schema != schema() or examples.tasks[0].base.shape[1] != len(BASE):
             raise ParseError(
                 f"training rows {path}: made with other features; run asmtune model rows"
             )

@@ -19,7 +19,7 @@ from asmtune.predict.score.learned import Learned, load_trees, ranked_at
 from asmtune.predict.score.roofline import Roofline
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.predict.score.trees import Trees
-from asmtune.predict.score.vectors import base_columns, schema
+from asmtune.predict.score.vectors import Scale, base_columns, schema
 from asmtune.workshop.replay import training_rows
 from asmtune.workshop.replay.fitting import fit, model_of, trees_of, unseen_scorer
 from asmtune.workshop.replay.training_rows import SHIPPED, Examples, TaskRows
@@ -139,9 +139,12 @@ def test_rows_that_do_not_fit(source: Path) -> None:
         np.savez(source, **{**arrays, name: array})
         with pytest.raises(ParseError, match="training rows"):
             Examples.load(source)
-    replace(loaded, schema="another").save(source)
-    with pytest.raises(ParseError, match="other features"):
-        Examples.load(source)
+    least, median = loaded.tasks[0].scale.least[:5], loaded.tasks[0].scale.median[:5]
+    few = [replace(t, base=t.base[:, :5], scale=Scale(least, median)) for t in loaded.tasks]
+    for other in (replace(loaded, schema="another"), replace(loaded, tasks=tuple(few))):
+        other.save(source)
+        with pytest.raises(ParseError, match="other features"):
+            Examples.load(source)
 
 
 def test_the_shipped_rows() -> None:
@@ -182,7 +185,7 @@ def test_command(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "mine.npz"
     assert train(str(source), "--without", "a", "--output", str(path)) == 0
     assert Trees.load(path).about["kernels"] == ["b", "c"]
-    assert make_scorer(f"learned:{path}").effective_name == "learned"
+    assert make_scorer(f"learned:{path}").effective_name == f"learned:{path}"
 
 
 def test_bad_input(
