@@ -20,7 +20,6 @@ from asmtune.workshop.replay.training_rows import SHIPPED, Examples, TaskRows
 ROUNDS: Final = 300
 _PARAMETERS: Final = {
     "learning_rate": 0.05,
-    "num_leaves": 31,
     "min_data_in_leaf": 40,
     "lambda_l2": 1.0,
     "feature_fraction_bynode": 0.33,
