@@ -281,7 +281,7 @@ def _notes(content: Mapping[str, Any]) -> Iterator[str]:
             f"{sum(one['seconds_run'] for one in scaled):,.0f} s were run."
         )
     if fit_s := content.get("fit_of_learned_s"):
-        yield f"The fit of `learned`, once an installation, took {fit_s:.1f} s more."
+        yield f"`learned` was fitted once an installation then, which took {fit_s:.1f} s more."
 
 
 def _scaled(tasks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -138,3 +138,11 @@ def test_the_decorator_takes_auto() -> None:
     tuned = asm_autotune(space="auto", key=["n"])(scale)
     assert tuned.space.axes == proposed_space(scale).axes
     assert "BLOCK" in str(tuned.configs[0])
+
+
+def test_what_a_rule_gives_is_no_axis() -> None:
+    """What `@triton.heuristics` gives counts more than a config, and is not searched."""
+    ruled = triton.heuristics({"num_warps": lambda _: 8})
+    assert set(proposed_space(ruled(scale)).axes) == {"BLOCK"}
+    with pytest.raises(SpaceError, match="heuristics"):
+        proposed_space(ruled(covering))

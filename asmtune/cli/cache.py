@@ -270,6 +270,8 @@ def place(where: str | None) -> str:
 def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     """Find the one record, stored or shipped, whose key begins with these digits.
 
+    Of several Tritons' records of the key it is the one that launches take here, if there is one.
+
     Raises:
         InputError: no record matches, or more than one does.
     """
@@ -281,7 +283,10 @@ def find_record(prefix: str, where: str | None) -> tuple[str, TuneRecord]:
     matches += [("shipped", r) for r in shipped_records() if key_digest(r.key).startswith(digits)]
     keys = {key_digest(record.key) for _, record in matches}
     if len(keys) == 1:
-        return matches[0]
+        triton = this_machine()[2]
+        return next(
+            (m for m in matches if minor_version(m[1].provenance.triton) == triton), matches[0]
+        )
     raise InputError(
         f"key {prefix}: {len(keys) or 'no'} records start so; "
         f"{'give more digits' if keys else '`asmtune cache ls` lists them'}"

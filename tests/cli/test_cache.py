@@ -133,6 +133,21 @@ def test_what_is_usable_here(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row["here"] for row in listed()].count("usable") == 4
 
 
+def test_show_of_several_tritons(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several Tritons' records of a key, the one that launches take here is shown."""
+    digits, tried = key_digest(record(1).key), ("3.6.0", "3.7.1", "3.8.0")
+    provenance = record(1).provenance
+    made = [replace(record(1), provenance=replace(provenance, triton=each)) for each in tried]
+    with Store.open(path) as store:
+        store.save_all(made)
+    for each in tried:
+        here = (HERE[0], HERE[1], each[:3])
+        monkeypatch.setattr(cache, "this_machine", lambda here=here: here)
+        assert f" {each}" in run("show", digits).stdout
+    monkeypatch.setattr(cache, "this_machine", lambda: (HERE[0], HERE[1], "3.9"))
+    assert "other Triton" in run("show", digits).stdout
+
+
 def test_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Devices and driver are read off the driver's files, without PyTorch."""
     for name in ("0", "1"):

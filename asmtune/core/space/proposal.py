@@ -88,7 +88,7 @@ def proposed_space(kernel: Any) -> Space:
     """Propose the space of a kernel by its source alone.
 
     Raises:
-        SpaceError: the kernel is Gluon's; says what constexprs there are.
+        SpaceError: the kernel is Gluon's, or rules of `@triton.heuristics` leave nothing free.
     """
     uses = _uses_of(kernel)
     return _space(kernel, uses, uses.free(None))
@@ -104,7 +104,7 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
         The problem without the axes among its arguments, and the proposal.
 
     Raises:
-        SpaceError: the kernel is Gluon's, or its tensors have blocks of the host.
+        SpaceError: as `proposed_space`, or the kernel's tensors have blocks of the host.
     """
     if listed is not None:
         first, names = listed.first(**problem.shape).kwargs, constexprs(problem.kernel)
@@ -157,6 +157,10 @@ def _space(kernel: Any, uses: Uses, free: Collection[str]) -> Space:
     axes["num_warps"] = (4, 2, 8) if multiplies else (4, 1, 2, 8, 16, *([] if names else [32]))
     stages = (3, 2, 4, 5) if multiplies else (3, 1, 2)
     axes |= dict.fromkeys(uses.stages or ["num_stages"] * loops, stages)
+    for name, _ in heuristic_rules(kernel):
+        axes.pop(name, None)  # a rule counts more than a config
+    if not axes:
+        raise SpaceError("space auto: rules of @triton.heuristics give num_warps and all blocks")
     space = Space(axes)
     if len(names) > 1 and not multiplies:
         space = space.where("a tile of 64 to 16384 elements", _sized(names))

@@ -56,7 +56,7 @@ def replay(
     """Run the funnel over recorded timings, without a GPU, and print each scorer's regret.
 
     A scorer that can rank before compiling is judged there too, and with 10% and 25% of the
-    configs compiled, which it chose itself.
+    configs compiled, which it chose itself. For a kernel that `learned` has seen it needs LightGBM.
     """
     scorers = [make_scorer(name) for name in dict.fromkeys(scorer or scorer_names())]
     settings = Settings.from_environment()
