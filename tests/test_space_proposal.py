@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from asmtune import Problem, asm_autotune
+from asmtune import Config, Problem, Space, asm_autotune
 from asmtune.base.errors import SpaceError
 from asmtune.core.space.proposal import proposal_for, proposed_space
 from asmtune.kernels import cross_entropy_backward, layernorm, tiled_matmul
@@ -124,6 +124,14 @@ def test_a_grid_that_follows_nothing_holds_places() -> None:
     launch, proposal = proposal_for(problem_of(scale, (32,), x_ptr=x, y_ptr=x, n=4096, BLOCK=128))
     assert proposal.space.axes == {"num_warps": (4, 1, 2, 8, 16, 32)}
     assert launch.arguments["BLOCK"] == 128
+
+
+def test_a_launchs_own_warps_come_first() -> None:
+    """The config that a host launches with, or the first of a decorator, is the default."""
+    x, listed = torch.empty(512, device="meta"), Space.from_configs([Config({}, num_warps=8)])
+    problem = problem_of(covering, (4,), x=x, n=128, BLOCK=128)
+    _, proposal = proposal_for(problem, listed)
+    assert proposal.space.axes == {"num_warps": (8, 4, 1, 2, 16, 32)}
 
 
 def test_descriptors_of_the_host_hold_their_blocks() -> None:

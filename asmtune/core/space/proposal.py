@@ -98,7 +98,8 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
     """Propose the space of a launch, bounded by its sizes.
 
     The launch's own values of the axes are taken from its arguments, and are the default. Values
-    that it lacks are those of the first config of `listed`, the space of its decorator.
+    that it lacks, and its warps and stages, are those of the first config of `listed`: the space
+    of its decorator, or the launch's own config.
 
     Returns:
         The problem without the axes among its arguments, and the proposal.
@@ -106,10 +107,12 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
     Raises:
         SpaceError: as `proposed_space`, or the kernel's tensors have blocks of the host.
     """
+    options: dict[str, Any] = {}
     if listed is not None:
-        first, names = listed.first(**problem.shape).kwargs, constexprs(problem.kernel)
-        held = {name: value for name, value in first.items() if name in names}
+        first, names = listed.first(**problem.shape), constexprs(problem.kernel)
+        held = {name: value for name, value in first.kwargs.items() if name in names}
         problem = replace(problem, arguments={**held, **problem.arguments})
+        options = {"num_warps": first.num_warps, "num_stages": first.num_stages}
     described = [n for n, v in problem.arguments.items() if hasattr(v, "block_shape")]
     if described:
         raise SpaceError(
@@ -123,7 +126,8 @@ def proposal_for(problem: Problem, listed: Space | None = None) -> tuple[Problem
     own = {name: v for name, v in problem.arguments.items() if name not in given}
     sizes = {name: v for name, v in problem.shape.items() if name not in given}
     launch = replace(problem, arguments=own, shape=sizes)
-    space = _bounded(launch, space, uses, given)
+    launched = {name: value for name, value in options.items() if name in space.axes}
+    space = _bounded(launch, space, uses, given | launched)
     kept = sorted(constexprs(problem.kernel) - set(free))
     note = f"space auto searches {', '.join(space.axes)}"
     note += f"; as launched: {', '.join(kept)}" if kept else ""
