@@ -6,7 +6,6 @@ of machine code and no launcher of asmtune's own is needed. Outputs are not chec
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -85,7 +84,6 @@ class UnrankedSession:
             ForeignWriteError: launches may change memory that nothing puts back.
             MeasureError: no config that compiles can be launched.
         """
-        start = time.perf_counter()
         default = request.space.first(**request.problem.shape)
         configs = list(dict.fromkeys([default, *request.configs()]))
         if self.options.checks.bits_equal or self.options.checks.accuracy is not None:
@@ -117,7 +115,6 @@ class UnrankedSession:
             default_us=usual.median_us if isinstance(usual, Measurement) else None,
             compiled=len(configs),
             timed=len(timed),
-            seconds=time.perf_counter() - start,
             remark=f"chosen without ranking and without a check of outputs{left_out}",
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from asmtune.base.settings import Settings
 from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import Hooks, compile_configs
+from asmtune.compile.pool import Hooks, compile_configs, families
 from asmtune.compile.sandbox import Sandbox
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -152,3 +152,16 @@ def test_pool_yields_every_position(target: Target, settings: Settings) -> None:
     assert found[1].kind == "options"  # type: ignore[union-attr]
     assert (found[4], found[5]) == (marker, no)
     assert set(hooks.known) == {digest, accepted(lowering, config).digest}
+
+
+@pytest.mark.parametrize(
+    ("problem", "tile", "sizes"),
+    [(scale_problem(), {"BLOCK": 128}, [3]), (product_problem(), TILE, [1, 2])],
+)
+def test_stages_part_families_of_products(
+    problem: Problem, tile: dict[str, int], sizes: list[int], target: Target
+) -> None:
+    """Without a product `num_stages` changes nothing, so that all stages share a compile."""
+    configs = [Config(tile, num_stages=stages) for stages in (2, 3, 3)]
+    lower = Lowering(problem, target, 60.0).request
+    assert sorted(len(family) for family in families(configs, lower)) == sizes

@@ -82,6 +82,17 @@ def test_a_pool_is_restored_by_the_pages_that_a_launch_changes() -> None:
     assert torch.equal(pool, before)
 
 
+@pytest.mark.parametrize("page", [0, 1, 299])
+def test_each_page_is_compared(page: int) -> None:
+    """A byte that differs gives its page's number, of the first and the last as well."""
+    contents = torch.zeros(300 * PAGE, dtype=torch.uint8)
+    other = contents.clone()
+    other[page * PAGE + 7] = 1
+    compared = Pages.of(0, 300 * PAGE, words=True)
+    assert compared.differing(contents, other).tolist() == [page + 1]
+    assert compared.differing(contents, contents.clone()).tolist() == []
+
+
 def test_where_no_memory_is_left_for_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default fails for want of memory, and the contents are restored all the same."""
     pool = pool_of()
