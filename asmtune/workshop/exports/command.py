@@ -173,9 +173,9 @@ def import_configs(
 ) -> None:
     """Add records to the user's store, and configs without timings as seeds.
 
-    A record takes the place of that of the same key, and launches use it as it is. A seed is a
-    config that a search times first, and no launch uses untimed: those that a report keeps, and
-    with --seeds those of records.
+    A record takes the place of that of the same key and Triton, and launches use it as it is. A
+    seed is a config that a search times first, and no launch uses untimed: those that a report
+    keeps, and with --seeds those of records.
 
     A whole file is checked first. Where an import is cut off, whole records are in the store;
     importing the file again adds the rest.
