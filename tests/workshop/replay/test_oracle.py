@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -15,20 +14,6 @@ from asmtune.base.errors import OracleError
 from asmtune.workshop.replay.oracle import Oracle, load_oracle
 
 TIMINGS = Path(__file__).parents[2] / "replay_data" / "timings.json"
-
-
-@pytest.fixture
-def changed(tmp_path: Path) -> Callable[[Callable[[Any], None]], Path]:
-    """Write the timings with a change."""
-
-    def write(change: Callable[[Any], None]) -> Path:
-        document = json.loads(TIMINGS.read_text())
-        change(document)
-        path = tmp_path / "changed.json"
-        path.write_text(json.dumps(document))
-        return path
-
-    return write
 
 
 def refused(path: Path) -> str:

@@ -53,20 +53,6 @@ class FewestBarriers(Scorer):
         return [-c.features["text_bar_sync"] for c in candidates if c.features is not None]
 
 
-@pytest.fixture
-def changed(tmp_path: Path) -> Callable[[Callable[[Any], None]], Path]:
-    """Write the timings with a change."""
-
-    def write(change: Callable[[Any], None]) -> Path:
-        document = json.loads(TIMINGS.read_text())
-        change(document)
-        path = tmp_path / "changed.json"
-        path.write_text(json.dumps(document))
-        return path
-
-    return write
-
-
 @pytest.mark.slow
 def test_shares_by_hand(funnel: Funnel) -> None:
     """Every share of a ranking by barriers can be worked out by hand."""
