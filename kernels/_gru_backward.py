@@ -222,7 +222,6 @@ def reference(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 OUTPUTS = ("grad_ptr", "first_ptr")
 
-# A persistent kernel, whose tiles would be held at the default's.
 tuned = asm_autotune(space=space, key=["batch", "hidden"], reference=reference)(kernel)
 
 

@@ -247,11 +247,6 @@ def add_rows(given: Mapping[str, Any], parts: torch.Tensor) -> None:
             parts[1, : len(x)] += dy
 
 
-def walk_tuner(kernel: Any, space: Any) -> Any:
-    """Decorate a kernel whose programs walk rows, so that tiles would be held at the default's."""
-    return asm_autotune(space=space, key=ROW_KEY)(kernel)
-
-
 def walk_reference(baseline: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
     """Compute the gradient of x and the parts in float64 from a problem's arguments."""
     names = ("dy_ptr", "x_ptr", "weight_ptr", "mean_ptr", "rstd_ptr")

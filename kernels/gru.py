@@ -218,7 +218,6 @@ def _expected(arguments: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return {"out_ptr": reference(arguments).to(arguments["out_ptr"].dtype)}
 
 
-# A persistent kernel, whose tiles would be held at the default's.
 _tuned = asm_autotune(space=space, key=["batch", "hidden"], reference=_expected)(kernel)
 problem = problems(
     kernel, "gru", inputs, _problem_arguments, grid, ("SIZE", "RESIDENT"), LAUNCHED_AT_ONCE

@@ -27,6 +27,7 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.kernels import _rows
 from asmtune.kernels._common import FLOATS, load_columns, problems, store_columns, vouched
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -199,4 +200,4 @@ def layernorm_backward(
 
 problem = problems(kernel, "layernorm_backward", inputs, _rows.of_both, _rows.walk_grid)
 reference = partial(_rows.walk_reference, baseline)
-_tuned = _rows.walk_tuner(kernel, space)
+_tuned = asm_autotune(space=space, key=_rows.ROW_KEY)(kernel)

@@ -32,6 +32,7 @@ from asmtune.kernels._common import (
     vouched,
 )
 from asmtune.kernels._rows import load_tile, store_tile, walk_axes
+from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -181,4 +182,4 @@ def rmsnorm_backward(
 
 problem = problems(kernel, "rmsnorm_backward", inputs, _rows.of_weight, _rows.walk_grid)
 reference = partial(_rows.walk_reference, baseline)
-_tuned = _rows.walk_tuner(kernel, space)
+_tuned = asm_autotune(space=space, key=_rows.ROW_KEY)(kernel)

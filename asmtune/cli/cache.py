@@ -16,6 +16,7 @@ from rich.console import Group
 from rich.text import Text
 
 from asmtune.base.errors import InputError, StoreError
+from asmtune.base.fingerprint import version_of
 from asmtune.base.settings import Settings
 from asmtune.base.trust import UntrustedError, fault_line, trusted_file
 from asmtune.cli.output import (
@@ -46,10 +47,9 @@ Here = tuple[frozenset[str], str, str]
 
 def this_machine() -> Here:
     """Return what records are compared with."""
-    from asmtune.base.fingerprint import versions
     from asmtune.measure.timing.nvml import driver_version, installed_devices
 
-    return installed_devices(), driver_version(), minor_version(versions()["triton"])
+    return installed_devices(), driver_version(), minor_version(version_of("triton"))
 
 
 def use_here(record: RecordSummary, here: Here) -> str:

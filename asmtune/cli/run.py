@@ -172,8 +172,8 @@ class UserProgram:
     def _instructions(self) -> dict[str, str]:
         """Return variables for `prelude`: what `program.Program` reads, and if it always tells."""
         buckets = list(map(str, self.options["buckets"]))
-        record = None if self.record is None else str(self.record.absolute())
         # The program may have left this folder when it imports Triton.
+        record = None if self.record is None else str(self.record.absolute())
         options = {**self.options, "buckets": buckets}
         given = {"options": options, "quiet": self.quiet, "record": record}
         return {

@@ -263,17 +263,16 @@ class Tuner:
         answer = find_tuned(request.key, request.expected, self.store)
         return answer.record if answer.is_candidate else None
 
-    def provisional(self, request: TuningRequest) -> StoredPrediction | None:
+    def provisional(self, request: TuningRequest, earlier: TuneRecord) -> StoredPrediction | None:
         """Return the winner of another Triton's record if it compiles here, and store it untimed.
 
-        None where there is no such record, or nothing that compiles is known of it.
+        None where it does not, or is not in the space.
 
         Raises:
             InputError: space, problem and kernel do not fit.
             StoreError: the artifacts' folder cannot be written.
         """
-        earlier = self._of_other_triton(request)
-        if earlier is None or not self.ranks:
+        if not self.ranks:
             return None
         config = request.own(earlier.winner_among(request.alternatives))
         if config is None or config.ir_override is not None:

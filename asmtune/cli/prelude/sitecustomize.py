@@ -50,13 +50,13 @@ class _Waiting:
         specs = (finder.find_spec(name, path, target) for finder in others)
         spec = next(filter(None, specs), None)
         if spec is not None and spec.loader is not None:
-            self._act_once_loaded(spec.loader)
+            self._patch_once_loaded(spec.loader)
         return spec
 
-    def _act_once_loaded(self, loader: object) -> None:
+    def _patch_once_loaded(self, loader: object) -> None:
         load = loader.exec_module  # type: ignore[attr-defined]
 
-        def load_and_act(module: "ModuleType") -> None:
+        def load_and_patch(module: "ModuleType") -> None:
             del loader.exec_module  # type: ignore[attr-defined]
             self._loading.append(module.__name__)
             try:
@@ -70,10 +70,10 @@ class _Waiting:
                     self._loaded().patch()
 
         # Python leaves frames of this name out of the traceback where Triton cannot be imported.
-        load_and_act.__code__ = load_and_act.__code__.replace(
+        load_and_patch.__code__ = load_and_patch.__code__.replace(
             co_filename="<frozen importlib._bootstrap>", co_name="_call_with_frames_removed"
         )
-        loader.exec_module = load_and_act  # type: ignore[attr-defined]
+        loader.exec_module = load_and_patch  # type: ignore[attr-defined]
 
     def _loaded(self) -> "Program":
         if self._program is None:

@@ -189,7 +189,7 @@ class Resolver:
         if record is None or self.options.checked_only:
             return None
         try:
-            found = self.tuner(request.key.device, later=later).provisional(request)
+            found = self.tuner(request.key.device, later=later).provisional(request, record)
         except CompileError:
             return None
         if found is None:

@@ -18,6 +18,7 @@ from asmtune.report.progress import ProgressBar
 from asmtune.workshop.replay.oracle import Oracle, load_oracle
 
 if TYPE_CHECKING:
+    from asmtune.predict.score.trees import Trees
     from asmtune.workshop.replay.training_rows import Examples
 
 
@@ -85,18 +86,15 @@ def train(
     if unknown := sorted(set(without) - known):
         raise InputError(f"--without {unknown[0]}: no file has rows of this kernel")
     trees = model_of(examples, Settings.from_environment().jobs, without)
-    try:
-        trees.save(output)
-    except OSError as failure:
-        raise InputError(f"--output {output}: {failure.strerror}") from failure
+    _save(trees, "--output", output)
     about = trees.about
     line = f"{output}: fitted on {about['rows']} rows of {len(about['kernels'])} kernels"
     print_line(line, err=True)
 
 
-def _save(rows: Examples, option: str, path: Path) -> None:
+def _save(made: Examples | Trees, option: str, path: Path) -> None:
     try:
-        rows.save(path)
+        made.save(path)
     except OSError as failure:
         raise InputError(f"{option} {path}: {failure.strerror}") from failure
 
