@@ -1,4 +1,4 @@
-"""How much of the best recorded speed lies in the space that a kernel's source proposes.
+"""Measure how much of the best recorded speed lies in the space that a kernel's source proposes.
 
     python -m benchmarks.auto_space [--output FILE]
     python -m benchmarks.auto_space --tune 20 [--seconds S] [--output FILE]

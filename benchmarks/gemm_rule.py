@@ -1,4 +1,4 @@
-"""What share of the best recorded speed `asmtune.rules.gemm` reaches, beside the default config.
+"""Measure the share of the best recorded speed that `asmtune.rules.gemm` and the default reach.
 
     python -m benchmarks.gemm_rule ORACLE
 

@@ -1,4 +1,4 @@
-"""What a store of many keys costs: a new key's neighbours, a loop of tuning, and `asmtune cache`.
+"""Measure a store of many keys: a new key's neighbours, a loop of tuning, and `asmtune cache`.
 
     python -m benchmarks.large_store [--records N] [--postgresql URL] [--output FILE]
 

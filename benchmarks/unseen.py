@@ -1,4 +1,4 @@
-"""What a model of training rows keeps of kernels that it has not seen."""
+"""Rank kernels by models of training rows that lack them, and measure what is kept."""
 
 from __future__ import annotations
 

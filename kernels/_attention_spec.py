@@ -1,4 +1,4 @@
-"""What the specs of attention's kernels share: references, inputs, the vendor's, and spaces."""
+"""References, inputs, vendors and spaces that the specs of attention's kernels share."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def put(connection: Connection, batch: Sequence[dict[str, Any]]) -> None:
     A record of another Triton stays while the kernel's source is the same. What was stored of the
     keys before they had a record is deleted.
     """
-    # Of a key that comes twice for one Triton, the last.
+    # The last record of a key counts, where it comes twice for one Triton.
     rows = {(row["digest"], minor_version(row["triton"])): row for row in batch}
     sources = {row["digest"]: row["source"] for row in batch}
     query = select(keys.c.id, keys.c.digest, keys.c.triton, keys.c.source)

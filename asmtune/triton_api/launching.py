@@ -88,7 +88,7 @@ _ONLY_TRITONS: Final = 16
 """Programs of a cluster that Triton must allow anew at each launch."""
 
 DESCRIPTOR: Final = "tensordesc"
-"""What the type of a descriptor begins with in a signature."""
+"""The prefix of a descriptor's type in a signature."""
 
 
 def launch_facts(compiled: Any) -> LaunchFacts | None:

@@ -2,7 +2,7 @@
 
     python -m tests.gpu.report [PART ...] --output FILE [--minutes N] [--workers N]
 
-Parts are files of tests, run by pytest in so many workers. Each part is a process that is ended by
+Parts are files of tests, run by pytest in N workers. Each part is a process that is ended by
 its limit; none begins after the minutes are over. The file is written after each part, and says by
 which command, where, when and of which commit. All that parts without success printed is in a file
 beside it, which ends in .log. The exit status is 1 if a part failed; one that was ended by its

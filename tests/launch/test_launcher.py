@@ -92,7 +92,7 @@ def test_options_of_a_launch_have_plans_of_their_own(planned: Planned, option: s
 
 
 def test_an_option_is_no_result_of_a_rule(c_part: Any, driver: FakeDriver) -> None:
-    """Plans of rules' results are told apart from those of options."""
+    """Plans of rules' results are other plans than those of options."""
     rules = (("scale", lambda _: 0.5),)
     modes = bytes([RUNTIME, RUNTIME | COMPUTED])
     slow = Slow()

@@ -1,4 +1,4 @@
-"""The learned scorer: its trees, and when it stands back."""
+"""The learned scorer: its trees, and when the roofline ranks in its place."""
 
 from __future__ import annotations
 

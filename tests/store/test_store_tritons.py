@@ -53,7 +53,7 @@ def test_each_triton_keeps_its_record(store: Store) -> None:
 
 
 def test_a_record_of_another_triton_is_a_candidate(store: Store) -> None:
-    """The newest counts; one that another space or source has made is none."""
+    """The newest counts; one of another space or source does not count."""
     store.save_all([made("3.6.0", 16), made("3.8.0", 64)])
     found = store.lookup(KEY, now("3.9.0"))
     assert (found.outcome, found.is_candidate) == ("stale", True)
