@@ -31,15 +31,16 @@ def shipped_records() -> tuple[TuneRecord, ...]:
     return tuple(record for name in _files() for record in _parsed(name))
 
 
-def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
-    """Return the records shipped for a kernel, by its full name, for all devices.
+def shipped_of(kernel: str, device: str | None = None) -> tuple[TuneRecord, ...]:
+    """Return the records shipped for a kernel, by its full name, for a device or for all.
 
     Raises:
-        InputError: a file that names it is malformed; names file, record and field.
+        InputError: a file that names them is malformed; names file, record and field.
     """
-    named = json.dumps(kernel).encode()
-    records = (r for name, text in _files().items() if named in text for r in _parsed(name))
-    return tuple(record for record in records if record.key.kernel == kernel)
+    named = [json.dumps(name).encode() for name in (kernel, device) if name is not None]
+    files = [name for name, text in _files().items() if all(word in text for word in named)]
+    records = (record for name in files for record in _parsed(name))
+    return tuple(r for r in records if r.key.kernel == kernel and device in (None, r.key.device))
 
 
 def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
@@ -53,7 +54,8 @@ def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
     """
     miss = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
     digest = key_digest(key)  # 1, 1.0 and True are alike
-    own = (r for r in shipped_of(key.kernel) if r.key == key and key_digest(r.key) == digest)
+    shipped = shipped_of(key.kernel, key.device)
+    own = (r for r in shipped if r.key == key and key_digest(r.key) == digest)
     return preferred(judge(record, expected, "shipped") for record in own) or miss
 
 

@@ -24,12 +24,11 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.core.space.table import SpaceTable
-from asmtune.measure.accuracy import Bound
 from asmtune.measure.timing.nvml import driver_version
 from asmtune.store.lookup import StoreWarning
 
 if TYPE_CHECKING:
-    from asmtune.tuning.options import Choices
+    from asmtune.tuning.options import Check, Choices
 
 
 RETIMED: Final = 6
@@ -211,11 +210,11 @@ def provenance(
         from asmtune.tuning.options import TuneOptions
 
         clock = TuneOptions.of(cast("Choices", choices)).clock
-    check = choices.get("check")
+    check: Check | None = choices.get("check")
     checked_by = ["bits"] if check == "bits" else []
     if choices.get("tolerance") is not None:
         checked_by += [f"tolerance {float(choices['tolerance'])!r}"]
-    if isinstance(check, Bound):
+    if not isinstance(check, str | bool | None):
         checked_by += [canonical(check.limits), _source_of(choices.get("reference"))]
     made_with, source = versions(), source_digest(problem.kernel)
     return Provenance(

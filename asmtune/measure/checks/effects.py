@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from asmtune.ir.ttir.work import ArgumentUse, Work
+if TYPE_CHECKING:
+    from asmtune.ir.ttir.work import ArgumentUse, Work
 
 
 @dataclass(frozen=True)
