@@ -136,45 +136,6 @@ def store_result(y_ptr, bias_ptr, sizes, origin, acc, RELU: tl.constexpr, GROUPS
     tl.store(y_rows + n, acc.to(y_ptr.dtype.element_ty), mask=inside)
 
 
-_NUMBERS = [
-    *("height", "width", "channels", "rows", "cols", "top", "left"),
-    *("stride_n", "stride_h", "stride_w", "stride_c"),
-]
-
-
-@triton.jit(do_not_specialize=_NUMBERS)
-def frame(
-    x_ptr,
-    y_ptr,
-    height,
-    width,
-    channels,
-    rows,
-    cols,
-    top,
-    left,
-    stride_n,
-    stride_h,
-    stride_w,
-    stride_c,
-    PITCH: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Copy images into larger ones of zeros, (.., rows, cols, PITCH) without gaps, in one pass.
-
-    PyTorch's pad fills all of it first, and then copies element by element.
-    """
-    size = rows * cols * PITCH
-    blocks = tl.cdiv(size, BLOCK)
-    image = (tl.program_id(0) // blocks).to(tl.int64)
-    at = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
-    c, row, col = at % PITCH, at // PITCH // cols - top, at // PITCH % cols - left
-    there = within(row, height) & within(col, width) & (c < channels)
-    x = x_ptr + image * stride_n + row.to(tl.int64) * stride_h + col.to(tl.int64) * stride_w
-    values = tl.load(x + c.to(tl.int64) * stride_c, mask=there, other=0.0)
-    tl.store(y_ptr + image * size + at, values, mask=at < size)
-
-
 FUSED, BIASED, PLAIN = "cudnn_convolution_relu", "cudnn_with_bias", "cudnn"
 """The names: with ReLU, with a bias, and with neither."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ import triton
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
 from asmtune.kernels._common import multiple
-from asmtune.kernels._conv2d import Window, frame
+from asmtune.kernels._conv2d import Window
+from asmtune.kernels._copies import framed
 from asmtune.kernels._split import SUMS_BYTES, workspace
 
 FEWEST = 32
@@ -24,7 +24,6 @@ MOST_PARTS = 4
 
 _LARGEST_BLOCK = 256
 _MOST_PIXELS = (1 << 31) - _LARGEST_BLOCK
-_FRAME_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -211,22 +210,11 @@ def _rows_of_taps(
     (filters, channels, taps_h, taps_w), (top, left) = weight.shape, window.padding
     pitch = 4 if channels <= 4 else triton.cdiv(channels, 8) * 8
     cols = triton.cdiv(x.shape[3] + 2 * left, 2) * 2
-    framed = _framed(x, (x.shape[2] + 2 * top, cols, pitch), (top, left))
-    strides = framed.stride(0), 1, framed.stride(1), window.stride[1] * pitch
-    rows = framed.as_strided((x.shape[0], taps_w * pitch, framed.shape[1], out_width), strides)
-    spread = _framed(weight, (taps_h, taps_w, pitch), (0, 0))
+    image = framed(x, (x.shape[2] + 2 * top, cols, pitch), (top, left))
+    strides = image.stride(0), 1, image.stride(1), window.stride[1] * pitch
+    rows = image.as_strided((x.shape[0], taps_w * pitch, image.shape[1], out_width), strides)
+    spread = framed(weight, (taps_h, taps_w, pitch), (0, 0))
     return rows, spread.view(filters, taps_h, 1, taps_w * pitch)
-
-
-def _framed(x: torch.Tensor, size: tuple[int, int, int], at: tuple[int, int]) -> torch.Tensor:
-    """Copy x of (batch, channels, height, width) into zeros of (batch, *size), from `at` on."""
-    framed = torch.empty((x.shape[0], *size), device=x.device, dtype=x.dtype)
-    if framed.numel() and not framed.is_meta:
-        programs = x.shape[0] * triton.cdiv(math.prod(size), _FRAME_BLOCK)
-        numbers = (x.shape[2], x.shape[3], x.shape[1], *size[:2], *at)
-        strides = (x.stride(0), x.stride(2), x.stride(3), x.stride(1))
-        frame[(programs,)](x, framed, *numbers, *strides, PITCH=size[2], BLOCK=_FRAME_BLOCK)
-    return framed
 
 
 def sums_bytes(batch: int, height: int, width: int, filters: int) -> int:

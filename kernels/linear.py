@@ -19,7 +19,15 @@ import torch
 from asmtune.kernels import matmul
 from asmtune.kernels._common import check_tensors, problems
 from asmtune.kernels._gemm import DEFAULT, space
-from asmtune.kernels._gemm_host import activate, as_tf32, by_gluon, grid, launch, product
+from asmtune.kernels._gemm_host import (
+    activate,
+    as_tf32,
+    by_gluon,
+    grid,
+    has_epilogue,
+    launch,
+    product,
+)
 from asmtune.kernels.matmul import (
     KNOWN,
     OUTPUTS,
@@ -77,6 +85,10 @@ def baseline(
 
 
 def _cublas(x: Any, weight: Any, bias: Any = None, activation: str = "none", **_: bool) -> Any:
+    if bias is not None and has_epilogue(x.dtype, activation):
+        rows = x.reshape(-1, x.shape[-1])
+        y = torch._addmm_activation(bias, rows, weight.mT)
+        return y.view(*x.shape[:-1], weight.shape[0])
     with as_tf32(x.dtype):
         return baseline(x, weight, bias, activation)
 

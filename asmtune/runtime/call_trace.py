@@ -231,20 +231,27 @@ class CallTrace(TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch's
             return str(refusal)
 
     def _winner(self, alternatives: Mapping[str, Callable[..., Any]]) -> Any:
-        """Return the function of the name that won the only launch; None where configs won."""
+        """Return the function of the name that won a launch; None where configs won all.
+
+        The other launches are those of kernels without alternatives, such as copies.
+        """
         names = [launch.plan.config.alternative for launch in self._launches]
-        if not any(names):
+        names = [name for name in names if name is not None]
+        if not names:
             return None
         if len(names) == 1 and names[0] in alternatives:
             return alternatives[names[0]]
-        raise _Refusal(f"a launch that alternative {next(filter(None, names))!r} has won")
+        raise _Refusal(f"a launch that alternative {names[0]!r} has won")
 
     def _call(self, result: Any, winner: Any, attached: bool) -> Any:
         outputs: dict[int, tuple[Any, ...]] = {}
         tree = None if winner is not None else self._tree(result, outputs)
         places = {allocation: place for place, allocation in enumerate(outputs)}
         scratch = _Scratch()
-        steps = [self._step(launch, places, scratch, winner) for launch in self._launches]
+        looked_at = self._launches
+        if winner is not None:  # of others nothing is done again
+            looked_at = [one for one in looked_at if one.plan.config.alternative is not None]
+        steps = [self._step(launch, places, scratch, winner) for launch in looked_at]
         if winner is None:
             self._check_outputs(places)
         shared = any(id(v) in _persistent for launch in self._launches for v in launch.values)

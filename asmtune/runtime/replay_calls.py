@@ -99,10 +99,11 @@ def replay_calls(
         gradients: names of those parameters; another tensor that requires a gradient is then
             refused with a ValueError. By default it gets none.
         alternatives: functions of the same arguments by name; they get all, by position where the
-            function takes them so. Where the function makes one launch, of a kernel whose
-            alternative of such a name has won, and no argument requires a gradient, the function of
-            that name is called in its place: as long as its first result of a signature has the
-            structure, dtypes, shapes and strides of the function's. Values are not compared.
+            function takes them so. Where an alternative of such a name has won one of the
+            function's launches, and the others none, and no argument requires a gradient, the
+            function of that name is called in its place: as long as its first result of a signature
+            has the structure, dtypes, shapes and strides of the function's. Values are not
+            compared.
 
     Raises:
         InputError: a parameter collects arguments, there are too many, or an alternative is not a

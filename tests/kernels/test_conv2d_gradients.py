@@ -97,7 +97,7 @@ def test_gradients_take_one_launch_beside_cudnns(
 ) -> None:
     """ReLU and the bias are one launch; a fixed order holds for cuDNN as well."""
     launches = noted_launches(monkeypatch)
-    monkeypatch.setattr(_conv2d_host, "_framed", lambda x, size, _: x.new_zeros(x.shape[0], *size))
+    monkeypatch.setattr(_conv2d_host, "framed", lambda x, size, _: x.new_zeros(x.shape[0], *size))
     x, weight, bias = torch.randn(2, channels, 5, 5), torch.randn(4, channels, 3, 3), torch.randn(4)
     leaves = [tensor.requires_grad_() for tensor in (x, weight, bias)]
     conv2d.conv2d(*leaves, stride=2, relu=True).sum().backward()

@@ -12,7 +12,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.ir.asm.cubin import read_cubin
-from asmtune.kernels import linear, matmul
+from asmtune.kernels import _gemm_host, linear, matmul
 from asmtune.kernels._gemm_host import Product, as_tf32, by_cublas, product
 from asmtune.kernels._split import MOST_COUNTS, SUMS_BYTES
 from tests.interpreter import Interpreter
@@ -72,6 +72,19 @@ def made(a: torch.Tensor, b: torch.Tensor) -> Product:
         return product("matmul", a, b, None, "none")
 
 
+@pytest.fixture
+def _host_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copy on the host, where no kernel can be launched."""
+
+    def framed(x: torch.Tensor, size: tuple[int, int, int], _: tuple[int, int]) -> torch.Tensor:
+        copy = x.new_zeros(x.shape[0], *size)
+        copy[:, : x.shape[2], : x.shape[3], 0] = x[:, 0]
+        return copy
+
+    monkeypatch.setattr(_gemm_host, "framed", framed)
+
+
+@pytest.mark.usefixtures("_host_copies")
 def test_large_operands_are_laid_out_again() -> None:
     """Rows at odd places are copied to multiples of 16 bytes where the product is worth it."""
     a, b = halves(2001, 2003).to("meta"), halves(2003, 1999).to("meta")

@@ -626,6 +626,24 @@ def test_an_alternative_that_won_is_called(
         assert len(relayed) >= 4
 
 
+def test_a_winner_beside_launches_without_alternatives_is_called(
+    c_part: Any, watched: Watched
+) -> None:
+    """A function that copies before the launch that was won is replaced as a whole."""
+    vars(tile_copied).pop("_launcher", None)
+    tile_copied[(1,)](X, X, 4)  # its plan has no alternative
+    with planned_launches(c_part, config=WON, function=0, relay=lambda *_: None):
+
+        def both(x: torch.Tensor) -> torch.Tensor:
+            tile_copied[(1,)](x, x, 4)
+            return doubled(x)
+
+        call = watched.replayed(both, alternatives={"vendor": lambda x: x * 2})
+        assert torch.equal(call(X), X * 2)
+        assert watched.launches(lambda: call(X)) == 0
+    vars(tile_copied).pop("_launcher", None)
+
+
 def test_what_an_alternative_does_is_not_the_functions(c_part: Any, watched: Watched) -> None:
     """A winner that computes and launches by itself is called from the third call on."""
 
