@@ -338,8 +338,12 @@ def doubled(arguments: Mapping[str, Any], *names: str) -> list[Any]:
 
 
 def by_name(kernel: Any, function: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
-    """Return an alternative to a launch, which gives a function the arguments by name."""
-    return lambda *values: function(dict(zip(kernel.arg_names, values, strict=False)))
+    """Return an alternative to a launch, which gives a function the arguments by name.
+
+    It holds no kernel, which cannot be sent to the process that times.
+    """
+    names = tuple(kernel.arg_names)
+    return lambda *values: function(dict(zip(names, values, strict=False)))
 
 
 def gluon_in_place(kernel: Any, module: str) -> Callable[..., Any]:
@@ -374,7 +378,9 @@ def tuners(
         both; without a Gluon kernel the first and the third.
     """
     sets = [{}, vendor] if gluon is None else [{}, gluon, vendor, {**vendor, **gluon}]
-    given = ({"alternatives": names} if names else {} for names in sets)
+    given: list[dict[str, Any]] = [{"alternatives": names} if names else {} for names in sets]
+    if gluon is not None:
+        given[1]["on_miss"] = "tune"  # the Gluon kernel has configs of its own to tune first
     return tuple(asm_autotune(**options, **more)(kernel) for more in given)
 
 

@@ -254,23 +254,22 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     ) -> Any:
         before = None if key is None else call.tensor_classes()
         grid, chooser = call.grid, self._chooser
+        forgets = self._forgets  # read first: the background may be done before the plan is kept
         choice = chooser.choose(call)
         if choice is None:
             return self._launch_nothing(call)
-        config = self._best = choice.config
-        alternative, forgets = self._chooser.alternative(config), self._forgets
+        config, alternative = self._served(call, choice)
+        self._best = config
 
         def may_keep() -> bool:
-            is_current = choice.final and forgets == self._forgets
+            is_current = (choice.final or choice.until_tuned) and forgets == self._forgets
             return key is not None and is_current and before == call.tensor_classes()
 
-        if alternative is not None and self._rules:
-            key = None  # its grid may read what the rules compute
         self._launcher.last = None
         self._note_timings(choice)
         if alternative is not None:
-            self._call(alternative, call, config)
-            if may_keep():
+            # A grid may read what the rules compute.
+            if may_keep() and not self._rules:
                 given = (alternative, call.arguments, config)
                 plan = plan_of_alternative(self._part, self._function, *given)
                 self._keep(call, key, plan, held)
@@ -338,6 +337,18 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
                 results.append(named[name])
             named["grid"] = grid
             return self._function.run(*call.args, **named), tuple(results)
+
+    def _served(self, call: KernelCall, choice: Choice) -> tuple[Config, Callable[..., Any] | None]:
+        """Call a choice's alternative, if it has one; return the config and what was called."""
+        chooser, config = self._chooser, choice.config
+        run = functools.partial(self._call, call=call, config=config)
+        if choice.until_tuned:
+            config = chooser.first_that_serves(call, config, run)
+            return config, chooser.alternative(config)
+        alternative = chooser.alternative(config)
+        if alternative is not None:
+            run(alternative)
+        return config, alternative
 
     def _call(self, alternative: Callable[..., Any], call: KernelCall, config: Config) -> None:
         """Call an alternative in a config's place.

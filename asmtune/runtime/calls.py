@@ -116,8 +116,11 @@ class ConfigCache(dict[tuple[Any, ...], Any]):
         self.on_change = on_change
 
     def learn(self, key: tuple[Any, ...], config: Any) -> None:
-        """Add a key that had no config; no planned launch has another, so no plan is dropped."""
-        super().__setitem__(key, config)
+        """Add a key that had no config; no planned launch has another, so no plan is dropped.
+
+        What the background has found meanwhile stays.
+        """
+        super().setdefault(key, config)
 
     __setitem__, __delitem__ = _announced(dict.__setitem__), _announced(dict.__delitem__)
     clear, update = _announced(dict.clear), _announced(dict.update)

@@ -8,14 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
+from asmtune.core.failures import guarded
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
@@ -118,7 +121,7 @@ class Chooser:
             if resolved is None:
                 return None
             request, choice = resolved
-            if choice.final:
+            if choice.final or choice.until_tuned:
                 self.memory.learn(key, choice.config)
         if choice.final and request is not None:
             print_tuned(request, choice, key)
@@ -143,6 +146,27 @@ class Chooser:
             return None
         named: Alternatives = self.options.choices.get("alternatives") or {}
         return named.get(config.alternative)
+
+    def first_that_serves(
+        self, call: KernelCall, config: Config, run: Callable[[Callable[..., Any]], None]
+    ) -> Config:
+        """Run the alternative of a key that is not tuned yet, or another if it raises.
+
+        A vendor's function need not take each launch. Return the config of the one that did, or
+        the config itself, to be launched, if none does.
+        """
+        named: Alternatives = self.options.choices.get("alternatives") or {}
+        for name in sorted(named, key=lambda name: name != config.alternative):
+            if isinstance(guarded("alternative", partial(run, named[name])), Failure):
+                continue
+            if name == config.alternative:
+                return config
+            config = config.with_alternative(name)
+            break
+        else:
+            config = config.plain
+        self.memory[self._memory_key(call, self._values(call))] = config
+        return config
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
         """Wrap the grid of a launch so that bad use raises when Triton evaluates it."""
@@ -208,7 +232,8 @@ class Chooser:
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
         known = self.memory.get(self._memory_key(call, values))
-        if known is not None:  # a program may have put it there, or ranks agreed on it
+        # A program may have put it there, or ranks agreed on it.
+        if known is not None and not self._resolver.is_tuning(request):
             return request, Choice(Config.of(known), True, "known")
         emit_launch(request, call)
         return request, resolve(self._resolver, request, capturing=True)
@@ -275,6 +300,9 @@ class Chooser:
         """Note a key that was tuned in the background; its next launch looks it up again."""
         if current_job() is not None:
             return  # ranks stay with the agreed config: they would not switch at one launch
-        call = self._described({}, request.problem.arguments)
-        self.memory[memory_key(call, request.key.shape)] = choice.config
-        self._emit_resolved(choice)
+        key = memory_key(self._described({}, request.problem.arguments), request.key.shape)
+        if choice.final:
+            self.memory[key] = choice.config
+            self._emit_resolved(choice)
+        else:
+            self.memory.pop(key, None)

@@ -58,7 +58,7 @@ def asm_autotune(
     check: Check = "close",
     reference: Reference | None = None,
     tolerance: float | None = None,
-    on_miss: OnMiss = "tune",
+    on_miss: OnMiss | None = None,
     fallback: Config | Callable[[Arguments], Any] | None = None,
     skip_tuning_below_us: Limit | None = "host",
 ) -> Callable[[Any], AsmAutotuner]:
@@ -126,9 +126,11 @@ def asm_autotune(
             default config's outputs.
         tolerance: how far "close" results may be from the expected: |c - r| <= tolerance (|r| + s),
             s the usual magnitude around r. By default each dtype has its own.
-        on_miss: what a launch does whose key no store has: "tune" it now (default), "predict" (take
-            the model's first pick and time nothing), tune it in the "background" and go on with
-            a provisional config until then, or "raise".
+        on_miss: what a launch does whose key no store has: "tune" it now, "predict" (take the
+            model's first pick and time nothing), tune it in the "background" and go on with the
+            first alternative or a provisional config until then, or "raise". By default
+            "background" where `alternatives` are given without a `fallback` and check is "close"
+            or False, else "tune".
         fallback: a config, or a function of the arguments by name that gives one, to launch where
             nothing is tuned or predicted; by default the space's default config.
         skip_tuning_below_us: microseconds; a launch that is predicted to take less is not worth

@@ -168,13 +168,13 @@ class DecoratorOptions:
     key: KeySource = ()
     skip_tuning_below_us: Limit | None = "host"
     fallback: Config | Callable[[Arguments], Any] | None = None
-    on_miss: OnMiss = "tune"
+    on_miss: OnMiss | None = None
     prune: Pruning | None = None
     choices: Mapping[str, Any] = field(default_factory=dict)
     strict: bool = True
 
     def __post_init__(self) -> None:
-        if self.on_miss not in ON_MISS:
+        if self.on_miss is not None and self.on_miss not in ON_MISS:
             raise ArgumentTypeError(f"on_miss={self.on_miss!r}: give one of {', '.join(ON_MISS)}")
         limit_us, own = self.skip_tuning_below_us, self.fallback
         is_number = isinstance(limit_us, int | float) and not isinstance(limit_us, bool)
@@ -206,6 +206,17 @@ class DecoratorOptions:
 
             TuneOptions.of(choices)
         return replace(self, choices=choices, **own)
+
+    @property
+    def miss_action(self) -> OnMiss:
+        """Return `on_miss`; by default nothing waits where an alternative can be called meanwhile.
+
+        Where a fallback is given, or only checked configs may run, no alternative is called first.
+        """
+        if self.on_miss is not None:
+            return self.on_miss
+        serves = self.choices.get("alternatives") and self.fallback is None
+        return "background" if serves and not self.checked_only else "tune"
 
     @property
     def checked_only(self) -> bool:

@@ -59,9 +59,8 @@ def small_untuned() -> Iterator[None]:
     before = {tuner: tuner.options for tuner in all_tuners()}
     try:
         for tuner in before:
-            reconfigure(
-                tuner, skip_tuning_below_us=DecoratorOptions.skip_tuning_below_us, force=False
-            )
+            usual = DecoratorOptions.skip_tuning_below_us
+            reconfigure(tuner, skip_tuning_below_us=usual, force=False, on_miss="tune")
         yield
     finally:
         for tuner, options in before.items():
@@ -150,7 +149,7 @@ def prepare(options: argparse.Namespace) -> None:
     """Tune all kernels, those of small problems too, and save the tuned configs where asked."""
     if options.store:
         os.environ["ASMTUNE_STORE_URL"] = str(Path(options.store).resolve())
-    how = {} if options.effort is None else {"effort": options.effort}
+    how = {"on_miss": "tune"} | ({} if options.effort is None else {"effort": options.effort})
     for name in options.kernels or KERNELS:
         module_of(name)
     # Public functions import these at their first launch on a Hopper.

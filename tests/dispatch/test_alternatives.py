@@ -17,6 +17,7 @@ from asmtune.base.errors import InputError
 from asmtune.core.alternatives import caller, calls_in_race
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.misses.background import queue_of
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.store.database import Store
@@ -209,6 +210,11 @@ def test_a_lookup_times_a_name_that_the_record_lacks(on_miss: str, host: Host) -
     found = resolver.resolve(here)
     expected = ("tuned", WON) if on_miss == "tune" else ("known", BEST)
     assert (found.how, found.config) == expected
+    if on_miss == "background":
+        expected = "known", WON
+        ended = threading.Event()
+        queue_of(DEVICE).put(ended.set)
+        assert ended.wait(120.0)
     host.machine.timed.clear()
     assert host.resolver(**options).resolve(here).config == expected[1]
     assert host.machine.timed == []
@@ -227,6 +233,85 @@ def test_an_alternative_serves_while_a_key_is_tuned(host: Host) -> None:
     assert ended.wait(120.0)
     assert (found.config, found.final) == (DEFAULT.with_alternative("vendor"), False)
     assert own.config == BEST
+
+
+def test_by_default_nothing_waits_for_an_alternative(host: Host) -> None:
+    """It is called at once, unless it cannot be sent to the process that times, or a user chose."""
+    lock = threading.Lock()  # what holds one cannot be sent
+
+    def locked(*arguments: Any) -> None:
+        with lock:
+            vendor(*arguments)
+
+    given = {"choices": {"alternatives": {"vendor": vendor}}}
+    assert host.options(**given).miss_action == "background"
+    for own in ({"on_miss": "tune"}, {"fallback": BEST}):
+        assert host.options(**given, **own).miss_action == "tune"
+    at_once = host.resolver(choices={"alternatives": {"vendor": locked}})
+    found = at_once.resolve(with_functions(miss(), vendor=locked))
+    assert (found.how, found.final) == ("tuned", True)
+
+
+def test_launches_switch_when_the_background_has_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provisional alternative is planned; a tuned key drops its plan, and so does a busy one."""
+    autotuner.backend.cache_clear()
+    stream = CurrentStream(lambda: -1, lambda _: 77)
+    monkeypatch.setattr(autotuner, "current_stream", lambda: stream)
+    calls: list[str] = []
+    functions = {
+        name: lambda *arguments, name=name: calls.append(name) or vendor(*arguments)
+        for name in ("first", "second")
+    }
+    kernel = asm_autotune([DEFAULT, BEST], ["n"], alternatives=functions)(add)
+    x, out, request = torch.ones(64), torch.zeros(64), miss(64)
+    misses: list[int] = []
+    pick = Choice(DEFAULT.with_alternative("first"), False, "fallback", until_tuned=True)
+
+    def resolved_miss(*_: Any) -> Any:
+        misses.append(1)
+        return request, pick
+
+    chooser = kernel._chooser
+    monkeypatch.setattr(chooser, "_resolve_miss", resolved_miss)
+
+    def launch() -> str:
+        kernel[(1,)](x, x, out, 64)
+        return calls[-1]
+
+    assert [launch(), launch()] == ["first", "first"]
+    assert len(misses) == 1
+    chooser._on_background_tuned(request, replace(pick, how="busy"))
+    assert [launch(), launch()] == ["first", "first"]
+    assert len(misses) == 2
+    chooser._on_background_tuned(request, Choice(BEST.with_alternative("second"), True, "tuned"))
+    assert [launch(), launch()] == ["second", "second"]
+    assert len(misses) == 2
+    autotuner.backend.cache_clear()
+
+
+def test_an_alternative_that_raises_is_not_called_for_a_key() -> None:
+    """While the key is tuned the next one serves, or a config; what serves is looked up again."""
+    calls: list[str] = []
+
+    def noted(name: str, *raising: str) -> Any:
+        def run(*_: Any) -> None:
+            calls.append(name)
+            if name in raising:
+                raise RuntimeError(name)
+
+        return run
+
+    for raising, served in (((), "first"), (("first",), "second"), (("first", "second"), None)):
+        functions = {name: noted(name, *raising) for name in ("first", "second")}
+        kernel = asm_autotune([DEFAULT], ["n"], alternatives=functions)(add)
+        given = {"x": torch.ones(4), "y": torch.ones(4), "out": torch.ones(4), "n": 4}
+        call = KernelCall((1,), tuple(given.values()), {}, kernel.arg_names)
+        pick = DEFAULT.with_alternative("first")
+        calls.clear()
+        found = kernel._chooser.first_that_serves(call, pick, lambda function: function())
+        wanted = DEFAULT if served is None else DEFAULT.with_alternative(served)
+        assert (found, len(calls)) == (wanted, 2 if raising else 1)
+        assert list(kernel.cache.values()) == ([wanted] if raising else [])
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -135,7 +135,7 @@ def test_no_way_of_timing_launches_it(
 ) -> None:
     """Whatever else is chosen, the library refuses and a launch goes on untimed."""
     with pytest.warns(MissWarning, match="not tuned, it may write memory"):
-        choice = host.resolver(choices=choices).resolve(launch(space=space))
+        choice = host.resolver(choices=choices, on_miss="tune").resolve(launch(space=space))
     assert choice.final
     assert choice.how == ("fallback" if choices.get("check") == "bits" else "predicted")
     tuner = Tuner.open("", TuneOptions.of(choices))  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_a_known_config_is_launched_and_beside_it_nothing_timed(
     named = {"other": lambda *_: pytest.fail("it was called")}
     at = replace(launch(), choices={"alternatives": named})
     with pytest.warns(MissWarning, match="alternatives are not timed, it may write memory") as told:
-        choice = host.resolver(choices=at.choices).resolve(at)
+        choice = host.resolver(choices=at.choices, on_miss="tune").resolve(at)
     assert (choice.how, choice.config) == ("known", first.config)
     assert len(told) == 1
     assert machine.found == []

@@ -305,6 +305,7 @@ def test_a_search_runs_outside_the_users_state_and_hooks_inside(
         skip_tuning_below_us=None,
         reference=noting("reference", lambda values: values["x_ptr"].clone()),
         alternatives={"other": other},
+        on_miss="tune",
     )
     x = torch.arange(float(SIZE), dtype=torch.float32, device="cpu")
     out = torch.zeros(SIZE, dtype=torch.float32, device="cpu")

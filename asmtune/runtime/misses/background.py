@@ -17,6 +17,7 @@ import ctypes
 import importlib
 import os
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +83,12 @@ def _require_room(regions: Iterable[StorageRange]) -> None:
 
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+_HEAD_START_S: Final = 0.1
+"""Seconds that the launch gets before the thread begins, which loads all that tunes.
+
+Each operation of PyTorch's gives Python's lock away, and would wait 5 ms to have it back.
+"""
+
 _LEAVE_S: Final = 2.0
 """Seconds that the exiting program waits for a step of tuning to end: a trial takes 1 or 2."""
 
@@ -151,6 +158,7 @@ class BackgroundQueue:
 
     def _run(self) -> None:
         _allow_captures()
+        time.sleep(_HEAD_START_S)
         with ExitStack() as unforeseen:
             unforeseen.callback(self._lose_thread)
             with suppress(StoppedError):

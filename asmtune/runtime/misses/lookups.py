@@ -32,6 +32,7 @@ class Choice:
         config: the space's own config if it has an equal one, with its `pre_hook`.
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
+        until_tuned: whether it counts until the background has tuned the key.
         how: "tuned" now, "known" to a store, "provisional" (the winner of another Triton's record),
             "predicted" by the model, too "small" to tune, the "fallback", or a pick while another
             process is "busy" tuning it.
@@ -48,6 +49,7 @@ class Choice:
     compiled: int = 0
     timed: int = 0
     seconds: float = 0.0
+    until_tuned: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from asmtune.base.errors import (
@@ -32,9 +33,9 @@ from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
 from asmtune.runtime.events import LAUNCHING_MODULES, Notices, key_text, miss_message
+from asmtune.runtime.misses.in_progress import KeysInProgress
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
 from asmtune.runtime.options import DecoratorOptions, is_deterministic
-from asmtune.store.codec import key_digest
 from asmtune.store.lookup import SMALL, StoredPrediction
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def _start_workers(device: str) -> None:
 class Resolver:
     """Resolves requests to configs, by the options of one decorator.
 
-    `on_tuned` is called for each key that was queued for the background, with its final choice,
-    in that thread and with copies of the arguments.
+    `on_tuned` gets the choice of each key that was queued for the background; see `KeysInProgress`.
     """
 
     def __init__(
@@ -78,12 +78,10 @@ class Resolver:
         on_tuned: Callable[[TuningRequest, Choice], None] = lambda _request, _choice: None,
     ) -> None:
         self.options = options
-        self._on_tuned = on_tuned
         self._tuners: dict[tuple[str, bool], Tuner] = {}
         self._opening = threading.Lock()
-        self._in_progress: dict[str, Choice] = {}
+        self._in_progress = KeysInProgress(self._tuned_later, _warn, on_tuned)
         self._notices = Notices()
-        self._lock = threading.Lock()
         # Where outputs must be the default's, no other config may run unchecked.
         self._untimed = self._fallback if options.checked_only else self._predicted
         has_limit = options.skip_tuning_below_us is not None and not options.checked_only
@@ -98,14 +96,16 @@ class Resolver:
             "tune": [*self._before_timing, self._tuned],
             "raise": [*self._before_timing, self._raised],
             "predict": [self._of_other_triton, self._untimed],
-            "background": [self._in_background],
+            "background": [self._now_if_unsendable, self._in_background],
         }
-        if options.on_miss == "predict" and not options.checked_only:
+        action = options.miss_action
+        if action == "predict" and not options.checked_only:
             earlier = [self._predicted_before]
-        known = [self._beside_all if options.on_miss == "tune" else stored]
+        beside = {"tune": self._beside_all, "background": self._beside_all_later}
+        known = [beside.get(action, stored)]
         if options.choices.get("force"):
             known = []
-        launch = [self._waiting, *known, *earlier, *actions[options.on_miss]]
+        launch = [self._in_progress.find, *known, *earlier, *actions[action]]
         pick = self._fallback if options.checked_only else self._same_everywhere
         return launch, [stored, *earlier, self._provisional], [stored, pick]
 
@@ -123,12 +123,16 @@ class Resolver:
         lookup, raises = MissLookup(request, Settings.from_environment()), False
         providers = self._capture if capturing else self._launch
         if is_deterministic():
-            providers, raises = self._deterministic, self.options.on_miss == "raise"
+            providers, raises = self._deterministic, self.options.miss_action == "raise"
             if raises and not capturing:
                 providers = [self._stored, self._raised]
         choice = _first(providers, lookup)
         # A pick that is captured must not keep later launches from raising.
         return replace(choice, final=False) if raises and choice.how != "known" else choice
+
+    def is_tuning(self, request: TuningRequest) -> bool:
+        """Return whether the background tunes a request's key now."""
+        return self._in_progress.is_tuning(request)
 
     def tuner(self, device: str, *, later: bool = False) -> Tuner:
         """Return the tuner of a device, opened when it is first needed: that loads all that tunes.
@@ -153,11 +157,6 @@ class Resolver:
         shutdown = queue_of(device).shutdown
         return Tuner.open(device, replace(options, isolate=True)).with_listener(shutdown)
 
-    def _waiting(self, lookup: MissLookup) -> Choice | None:
-        """Return the pick of a key that is tuned in the background: each launch asks meanwhile."""
-        in_progress = self._in_progress
-        return in_progress.get(key_digest(lookup.request.key)) if in_progress else None
-
     def _stored(self, lookup: MissLookup) -> Choice | None:
         return lookup.tuned()
 
@@ -172,6 +171,15 @@ class Resolver:
             _warn(lookup, f"alternatives are not timed, {error}", known)
             return known
         return found if found.how in ("tuned", "known") else known
+
+    def _beside_all_later(self, lookup: MissLookup) -> Choice | None:
+        """Return a stored config, and let the background race it with what its record lacks."""
+        known = lookup.tuned()
+        if known is None or not lookup.lacks_alternatives:
+            return known
+        if self.options.on_miss is None and not self._are_sendable:
+            return self._beside_all(lookup)
+        return self._in_progress.begin(lookup, replace(known, final=False, until_tuned=True))
 
     def _predicted_before(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction."""
@@ -291,7 +299,8 @@ class Resolver:
         has_own = self.options.fallback is not None or self.options.checked_only
         if pick.how != "fallback" or has_own or not names:
             return pick
-        return replace(pick, config=pick.config.with_alternative(next(iter(names))))
+        config = pick.config.with_alternative(next(iter(names)))
+        return replace(pick, config=config, until_tuned=True)
 
     def _raised(self, lookup: MissLookup) -> Choice:
         raise MissError(miss_message(lookup.request, lookup.of_other_triton))
@@ -326,47 +335,31 @@ class Resolver:
         own = request.with_alternative_of(winner, own)
         return Choice(own, True, how, result.record, *spent)
 
+    def _now_if_unsendable(self, lookup: MissLookup) -> Choice | None:
+        """Tune at once, where nobody asked for the background and a function cannot get there."""
+        if self.options.on_miss is not None or self._are_sendable:
+            return None
+        return self._tuned(lookup)
+
+    @cached_property
+    def _are_sendable(self) -> bool:
+        """Return whether the alternatives can be sent to the process that times."""
+        import cloudpickle  # type: ignore[import-untyped]
+
+        functions = [*(self.options.choices.get("alternatives") or {}).values()]
+        return not isinstance(guarded("input", lambda: cloudpickle.dumps(functions)), Failure)
+
     def _in_background(self, lookup: MissLookup) -> Choice:
-        from asmtune.runtime.misses.background import tune_later
+        return self._in_progress.begin(lookup, self._meanwhile(lookup))
 
-        pick, digest = self._meanwhile(lookup), key_digest(lookup.request.key)
-        with self._lock:
-            if digest in self._in_progress:
-                return self._in_progress[digest]
-            self._in_progress[digest] = pick
-            # Capturing `lookup` would keep the caller's tensors alive until then.
-            settings = lookup.settings
+    def _tuned_later(self, lookup: MissLookup) -> Choice:
+        """Tune a key in the background; a small one as well, if it has alternatives.
 
-            def settle(copy: TuningRequest) -> None:
-                self._settle(MissLookup(copy, settings), pick)
-
-            if not tune_later(lookup.request, settle):
-                self._in_progress[digest] = replace(pick, final=True)
-            return self._in_progress[digest]
-
-    def _settle(self, lookup: MissLookup, pick: Choice) -> None:
-        """Find the final choice of a key in the background; failures become warnings."""
-        outcome, digest = self._attempt(lookup), key_digest(lookup.request.key)
-        if isinstance(outcome, str):
-            _warn(lookup, f"not tuned in the background, {outcome}", pick)
-            outcome = replace(pick, final=True)
-        with self._lock:
-            if not outcome.final:  # another process still tunes it: the next launch asks again
-                del self._in_progress[digest]
-                return
-            self._in_progress[digest] = outcome
-        self._on_tuned(lookup.request, outcome)
-
-    def _attempt(self, lookup: MissLookup) -> Choice | str:
-        def work() -> Choice:
-            small = self._small(lookup, later=True) if self._before_timing else None
-            return small or self._tuned(lookup, later=True)
-
-        try:
-            outcome = guarded("tune", work)
-        except AsmtuneError as error:
-            return str(error)
-        return str(outcome) if isinstance(outcome, Failure) else outcome
+        No launch waits, and they may take half the time of an untuned config.
+        """
+        skips = self._before_timing and not lookup.request.alternatives
+        small = self._small(lookup, later=True) if skips else None
+        return small or self._tuned(lookup, later=True)
 
 
 def _first(providers: Sequence[Provider], lookup: MissLookup) -> Choice:
