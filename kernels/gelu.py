@@ -24,14 +24,15 @@ from asmtune.core.dtypes import torch_dtype
 from asmtune.core.keys.buckets import pow2
 from asmtune.kernels._common import (
     FLOATS,
+    by_name,
     check_tensors,
     dense,
     flat_grid,
     flat_space,
     forward_only,
     problems,
+    tuners,
 )
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -117,13 +118,24 @@ def reference(arguments: Mapping[str, Any]) -> torch.Tensor:
     return baseline(arguments["x_ptr"].double(), FORMS[bool(arguments["TANH"])])
 
 
-@replay_calls
-def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+def _made(given: dict[str, Any]) -> None:
+    """Compute the result of a launch by PyTorch."""
+    torch.ops.aten.gelu.out(given["x_ptr"], approximate=FORMS[given["TANH"]], out=given["y_ptr"])
+
+
+def _torch(x: torch.Tensor, approximate: str = "none", **_: bool) -> torch.Tensor:
+    """Compute `gelu` by PyTorch."""
+    return torch.nn.functional.gelu(x, approximate=approximate)
+
+
+@replay_calls(alternatives={"torch": _torch})
+def gelu(x: torch.Tensor, approximate: str = "none", *, vendor: bool = True) -> torch.Tensor:
     """Compute GELU by the tuned kernel.
 
     Args:
         x: tensor of a dtype of DTYPES, on a GPU, of any shape and layout.
         approximate: "none" for erf, "tanh" for that form.
+        vendor: call PyTorch's function where tuning has found it faster, and while it has not.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -137,7 +149,7 @@ def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
         raise ValueError(f"gelu: approximate is {approximate!r}; it must be one of {FORMS}")
     arguments = _arguments(x, approximate)
     if x.numel():
-        _tuned[flat_grid](**arguments)
+        (_tuned if vendor else _alone)[flat_grid](**arguments)
     return arguments["y_ptr"]
 
 
@@ -148,4 +160,5 @@ def _arguments(x: torch.Tensor, approximate: str) -> dict[str, Any]:
 
 
 problem = problems(kernel, "gelu", inputs, _arguments, flat_grid)
-_tuned = asm_autotune(space=space, key=(pow2("n"), "TANH"))(kernel)
+_vendor = {"torch": by_name(kernel, _made)}
+_alone, _tuned = tuners(kernel, vendor=_vendor, space=space, key=(pow2("n"), "TANH"))

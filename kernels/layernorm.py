@@ -13,7 +13,7 @@ Golub and LeVeque 1983; Triton's tutorial 05. Backward: `layernorm_backward`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,16 +24,17 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.kernels._common import (
     FLOATS,
+    by_name,
     doubled,
     draws,
     load_columns,
     problems,
     store_columns,
+    tuners,
     vouched,
 )
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.layernorm_backward import EPS, layernorm_backward
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -144,9 +145,33 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(*given), x.mean(-1), torch.rsqrt(x.var(-1, correction=0) + eps)
 
 
-@replay_calls(backward=layernorm_backward)
+def _torch(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS, **_: bool
+) -> torch.Tensor:
+    """Compute `layernorm` by PyTorch."""
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def _made(given: dict[str, Any]) -> Callable[[], None]:
+    """Compute the results of a launch by PyTorch; return what copies them, which is not timed."""
+    x, weight, bias, eps = (given[name] for name in ("x_ptr", "weight_ptr", "bias_ptr", "eps"))
+    results = torch.native_layer_norm(x, weight.shape, weight, bias, eps)
+
+    def copy() -> None:
+        for name, result in zip(OUTPUTS, results, strict=True):
+            given[name].copy_(result.view(given[name].shape))
+
+    return copy
+
+
+@replay_calls(backward=layernorm_backward, alternatives={"torch": _torch})
 def layernorm(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = EPS
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float = EPS,
+    *,
+    vendor: bool = True,
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute LayerNorm over the last axis by the tuned kernel, with its gradients.
 
@@ -155,6 +180,7 @@ def layernorm(
         weight: (cols,), of the same dtype.
         bias: (cols,), of the same dtype.
         eps: added to the variance.
+        vendor: call PyTorch's function where tuning has found it faster, and while it has not.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -164,7 +190,7 @@ def layernorm(
     """
     arguments = _arguments(x, weight, bias, eps)
     if x.numel():
-        _tuned[row_grid](**arguments)
+        (_tuned if vendor else _alone)[row_grid](**arguments)
     saved = (arguments[name] for name in ("weight_ptr", "mean_ptr", "rstd_ptr"))
     return arguments["y_ptr"].view(x.shape), (x, *saved)
 
@@ -182,4 +208,5 @@ def _arguments(
 
 
 problem = problems(kernel, "layernorm", inputs, _arguments, row_grid)
-_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)
+_vendor = {"torch": by_name(kernel, _made)}
+_alone, _tuned = tuners(kernel, vendor=_vendor, space=space, key=ROW_KEY)

@@ -11,7 +11,7 @@ Backward: `rmsnorm_backward`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -22,18 +22,19 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.kernels._common import (
     FLOATS,
+    by_name,
     columns_from,
     doubled,
     draws,
     load_columns,
     problems,
     store_columns,
+    tuners,
     vouched,
 )
 from asmtune.kernels._rows import ROW_KEY, checked_rows, row_axes, row_grid, whole_row_sizes
 from asmtune.kernels.rmsnorm_backward import EPS, rmsnorm_backward
 from asmtune.kernels.rmsnorm_backward import SHAPES as SHAPES
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -108,9 +109,26 @@ def reference(arguments: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
     return baseline(x, weight, eps), torch.rsqrt(x.square().mean(-1) + eps)
 
 
-@replay_calls(backward=rmsnorm_backward)
+def _torch(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, **_: bool) -> torch.Tensor:
+    """Compute `rmsnorm` by PyTorch."""
+    return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
+
+
+def _made(given: dict[str, Any]) -> Callable[[], None]:
+    """Compute the results of a launch by PyTorch; return what makes the others, untimed."""
+    x, eps = given["x_ptr"], given["eps"]
+    y = _torch(x, given["weight_ptr"], eps)
+
+    def copy() -> None:
+        given["y_ptr"].copy_(y)
+        torch.rsqrt(x.float().square().mean(-1).add_(eps), out=given["rstd_ptr"])
+
+    return copy
+
+
+@replay_calls(backward=rmsnorm_backward, alternatives={"torch": _torch})
 def rmsnorm(
-    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS
+    x: torch.Tensor, weight: torch.Tensor, eps: float = EPS, *, vendor: bool = True
 ) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """Compute RMSNorm over the last axis by the tuned kernel, with its gradients.
 
@@ -118,6 +136,7 @@ def rmsnorm(
         x: (..., cols), of a dtype of DTYPES, on a GPU.
         weight: (cols,), of the same dtype.
         eps: added to the mean square.
+        vendor: call PyTorch's function where tuning has found it faster, and while it has not.
 
     Returns:
         A tensor of x's shape and dtype.
@@ -127,7 +146,7 @@ def rmsnorm(
     """
     arguments = _arguments(x, weight, eps)
     if x.numel():
-        _tuned[row_grid](**arguments)
+        (_tuned if vendor else _alone)[row_grid](**arguments)
     saved = (x, arguments["weight_ptr"], arguments["rstd_ptr"])
     return arguments["y_ptr"].view(x.shape), saved
 
@@ -143,4 +162,5 @@ def _arguments(x: torch.Tensor, weight: torch.Tensor, eps: float = EPS) -> dict[
 
 
 problem = problems(kernel, "rmsnorm", inputs, _arguments, row_grid)
-_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)
+_vendor = {"torch": by_name(kernel, _made)}
+_alone, _tuned = tuners(kernel, vendor=_vendor, space=space, key=ROW_KEY)

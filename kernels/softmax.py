@@ -23,12 +23,14 @@ import triton.language as tl
 from asmtune.core.config import Config
 from asmtune.kernels._common import (
     FLOATS,
+    by_name,
     draws,
     exact,
     forward_only,
     load_columns,
     problems,
     store_columns,
+    tuners,
     vouched,
 )
 from asmtune.kernels._rows import (
@@ -39,7 +41,6 @@ from asmtune.kernels._rows import (
     row_grid,
     whole_row_sizes,
 )
-from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.replay_calls import replay_calls
 
 
@@ -104,12 +105,23 @@ def baseline(x: torch.Tensor) -> torch.Tensor:
     return e / e.sum(-1, keepdim=True)
 
 
-@replay_calls
-def softmax(x: torch.Tensor) -> torch.Tensor:
+def _torch(x: torch.Tensor, **_: bool) -> torch.Tensor:
+    """Compute `softmax` by PyTorch."""
+    return torch.softmax(x, -1)
+
+
+def _made(given: dict[str, Any]) -> None:
+    """Compute the result of a launch by PyTorch."""
+    torch.softmax(given["x_ptr"], -1, out=given["y_ptr"])
+
+
+@replay_calls(alternatives={"torch": _torch})
+def softmax(x: torch.Tensor, *, vendor: bool = True) -> torch.Tensor:
     """Compute softmax over the last axis by the tuned kernel.
 
     Args:
         x: tensor of a dtype of DTYPES, on a GPU.
+        vendor: call PyTorch's function where tuning has found it faster, and while it has not.
 
     Returns:
         A tensor of x's shape and dtype. A row with NaN or +inf, or of -inf alone, is all NaN.
@@ -120,7 +132,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     forward_only("softmax", x)
     arguments = _arguments(x)
     if x.numel():
-        _tuned[row_grid](**arguments)
+        (_tuned if vendor else _alone)[row_grid](**arguments)
     return arguments["y_ptr"].view(x.shape)
 
 
@@ -133,4 +145,5 @@ def _arguments(x: torch.Tensor) -> dict[str, Any]:
 
 problem = problems(kernel, "softmax", inputs, _arguments, row_grid)
 reference = exact(baseline, "x_ptr")
-_tuned = asm_autotune(space=space, key=ROW_KEY)(kernel)
+_vendor = {"torch": by_name(kernel, _made)}
+_alone, _tuned = tuners(kernel, vendor=_vendor, space=space, key=ROW_KEY)
