@@ -79,12 +79,25 @@ def _rms_norm(given: Mapping[str, Any]) -> Way:
 
 
 def _attend(given: Mapping[str, Any]) -> Way:
-    heads = (given[name] for name in "qkv")
-    return partial(functional.scaled_dot_product_attention, *heads, is_causal=given["causal"])
+    heads = [given[name] for name in "qkv"]
+    how = {"is_causal": given["causal"], "enable_gqa": heads[0].shape[1] != heads[1].shape[1]}
+    return partial(functional.scaled_dot_product_attention, *heads, **how)
+
+
+def _convolve(given: Mapping[str, Any]) -> Way:
+    x, weight, bias = (given[name] for name in ("x", "weight", "bias"))
+    how = {name: given[name] for name in ("stride", "padding")}
+    return lambda: functional.conv2d(x, weight, bias, **how).relu_()
+
+
+def _gelu(given: Mapping[str, Any]) -> Way:
+    return partial(functional.gelu, given["x"], approximate=given["approximate"])
 
 
 _ROWS = {"rows": 64, "cols": 1024}
 _PRODUCT = {"batch": 1, "M": 256, "N": 256, "K": 256}
+_IMAGES = {"batch": 1, "height": 14, "width": 14, "channels": 64, "filters": 64, "taps": 3}
+_IMAGES |= {"stride": 1}
 _HEADS = {"B": 1, "H": 4, "KV": 4, "M": 128, "N": 128, "D": 64, "causal": 1}
 
 CASES = {
@@ -99,7 +112,8 @@ CASES = {
         ("logits",),
     ),
     "attention": Case(_HEADS, _attend, ("q", "k", "v")),
-    "gelu": Case({"n": 1 << 16, "tanh": 0}, lambda given: partial(functional.gelu, given["x"])),
+    "gelu": Case({"n": 1 << 16, "tanh": 0}, _gelu),
+    "conv2d": Case(_IMAGES, _convolve),
 }
 
 

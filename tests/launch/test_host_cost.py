@@ -32,7 +32,7 @@ LAUNCHES = {
     "attention": (1, 3),
     "gelu": (1, None),
 }
-"""Launches of a forward call, and of one with its backward."""
+"""Launches of a forward call, and of one with its backward; `test_conv2d_passes` has the others."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def launched(
             vars(tuner).pop("_launcher", None)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", LAUNCHES)
 def test_public_functions_are_prepared(launched: FakeDriver, name: str) -> None:
     """A repeated call does its launches and nothing of the function, forward and backward."""
     host = getattr(module_of(name), name).prepared
