@@ -32,9 +32,8 @@ COMMANDS: Final = {
         "targets": "asmtune.cli.targets.app",
     },
     "Workshop, for authors and servers of kernels": {
-        "new": "asmtune.workshop.kernel_checks.new_command.new",
+        "new": "asmtune.workshop.kernel_checks.new_kernel.new",
         "diagnose": "asmtune.workshop.kernel_checks.diagnose_command.diagnose",
-        "accuracy": "asmtune.workshop.regression.accuracy_command.accuracy",
         "bench": "asmtune.workshop.regression.bench_command.bench",
         "check": "asmtune.workshop.regression.check_command.check",
         "roofline": "asmtune.workshop.roofline.command.roofline",
@@ -67,7 +66,6 @@ EXAMPLES: Final = {
     "targets show": ("targets show H200", "targets show H200 --format json -o h200.json"),
     "new": ("new my_kernel", "new add_row"),
     "diagnose": ("diagnose mine.py", "diagnose mm.py:matmul --arg 'a=fp16[64,64]'"),
-    "accuracy": ("accuracy softmax", "accuracy mine.py --format json --seed 7"),
     "bench": ("bench -o run.json", "bench mm.py:matmul --arg 'a=fp16[64,64]' -o run.json"),
     "check": (
         "check run.json --baseline base.json",
