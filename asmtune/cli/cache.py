@@ -213,10 +213,7 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", help="Really delete.")] = False,
     where: Where = None,
 ) -> None:
-    """Delete records of the user's store with all timings, what was predicted, and seeds.
-
-    Seeds are of all devices: they stay where --device is given.
-    """
+    """Delete records of the user's store with all timings, and what was predicted."""
     if not yes:
         raise InputError(
             f"store {place(where)}: would delete the records of kernel {kernel or '(any)'} on "

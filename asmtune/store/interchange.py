@@ -1,4 +1,4 @@
-"""Documents of tune records, the reviewed JSON files of `cache/` and exports; and seeds.
+"""Documents of tune records, the reviewed JSON files of `cache/` and exports.
 
 Form:
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -26,11 +26,9 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import expected, parse_json, shown
 from asmtune.base.limited_read import MIB, open_regular
-from asmtune.core.config import Config
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,
-    config_text,
     key_digest,
     record_from_json,
     record_to_json,
@@ -247,41 +245,3 @@ def _rounded(timing: Measurement) -> Measurement:
     times = {name: getattr(timing, name) for name in ("median_us", "p20_us", "p80_us")}
     rounded = {name: round(us, SAMPLE_DECIMALS) or us for name, us in times.items()}
     return replace(timing, samples_us=(), **rounded)
-
-
-UNTIMED: Final = Provenance("", "", "", "", "", "", "")
-"""The provenance of a seed, of which nothing is known."""
-
-
-@dataclass(frozen=True)
-class KeyedConfigs:
-    """Configs of a key, the best first.
-
-    Attributes:
-        key: the key; shape, dtypes and device are empty as far as their origin does not say them,
-            and the device may be spelled with `_` for spaces.
-        configs: at least one, without hooks.
-    """
-
-    key: TuneKey
-    configs: tuple[Config, ...]
-
-
-def configs_of(record: TuneRecord, count: int) -> KeyedConfigs | None:
-    """Return a record's winner and its fastest others, `count` in all.
-
-    A config of hand-edited IR is left out, since its file does not travel. None if none is left.
-    """
-    timed = (timing.config.plain for timing in abridged(record, count).measurements)
-    plain = (c for c in (record.winner.plain, *timed) if c.ir_override is None)
-    found = merged((record.key, config) for config in plain)
-    return KeyedConfigs(record.key, found[0].configs[:count]) if found else None
-
-
-def merged(pairs: Iterable[tuple[TuneKey, Config]]) -> list[KeyedConfigs]:
-    """Collect the configs of each key in their order, equal ones once."""
-    by_key: dict[str, tuple[TuneKey, dict[str, Config]]] = {}
-    for key, config in pairs:
-        _, configs = by_key.setdefault(key_digest(key), (key, {}))
-        configs.setdefault(config_text(config), config)
-    return [KeyedConfigs(key, tuple(configs.values())) for key, configs in by_key.values()]

@@ -1,4 +1,4 @@
-"""Answers of the store, and the rules that say which records and outcomes are still valid."""
+"""Answers of the store, and the rules that say which records are still valid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 from asmtune.base.json_codec import expected, json_of, names_of
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store import codec
 
@@ -48,22 +47,6 @@ class StoreLookup:
         """Return whether the user's own record has not tried one; what is shipped stays."""
         mine = self.record if (self.outcome, self.layer) == ("hit", "store") else None
         return mine is not None and not {*alternatives} <= mine.tried
-
-
-@dataclass(frozen=True)
-class EarlierOutcomes:
-    """Outcomes of earlier runs of a key that are still valid, one per config.
-
-    Configs come without `pre_hook`: match them by `Config.to_dict()`.
-
-    Attributes:
-        measurements: configs timed.
-        failures: configs that failed, each with its failure. The machine, not the config,
-            may be the cause of a timeout or a lack of memory.
-    """
-
-    measurements: tuple[Measurement, ...] = ()
-    failures: tuple[tuple[Config, Failure], ...] = ()
 
 
 SMALL: Final = "small"
@@ -205,32 +188,6 @@ def differences(recorded: Provenance, expected: Provenance) -> list[str]:
         for name, (old, new) in pairs.items()
         if old != new
     ]
-
-
-def reusable(source: str, triton: str, now: Provenance) -> bool:
-    """Tell whether timings made with a source and a Triton are valid now, in any space."""
-    return source == now.source and minor_version(triton) == minor_version(now.triton)
-
-
-def merge_outcomes(
-    stored: Iterable[TuneRecord], batches: Iterable[TuneRecord], now: Provenance
-) -> EarlierOutcomes:
-    """Merge the outcomes that are valid now; the newest outcome of a config counts.
-
-    Args:
-        stored: records of the key; used where their space alone differs.
-        batches: outcomes of runs that have not ended, oldest first.
-        now: how the key would be tuned.
-    """
-    newest: dict[str, Measurement | tuple[Config, Failure]] = {}
-    for record in (*(one for one in stored if one.provenance.space != now.space), *batches):
-        if reusable(record.provenance.source, record.provenance.triton, now):
-            newest |= {codec.config_text(timing.config): timing for timing in record.measurements}
-            newest |= {codec.config_text(failed[0]): failed for failed in record.failures}
-    return EarlierOutcomes(
-        tuple(outcome for outcome in newest.values() if isinstance(outcome, Measurement)),
-        tuple(outcome for outcome in newest.values() if not isinstance(outcome, Measurement)),
-    )
 
 
 def _short(value: str) -> str:

@@ -1,4 +1,4 @@
-"""`RunWatch`: writes a run's trace, reports its progress and stores its timings; warnings of it."""
+"""`RunWatch`: writes a run's trace and reports its progress; warnings of it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Final, Self
 from asmtune.base.text import amount, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Outcome, Provenance
+from asmtune.core.records.tuned import Outcome
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.prune.flow import Funnel
-from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.store.trace.writer import TraceWriter
 from asmtune.tuning.listener import TuningListener
@@ -32,14 +31,11 @@ class RunWatch(TuningListener):
         funnel: Funnel,
         header: Header,
         listener: TuningListener,
-        store: SafeStore,
-        expected: Provenance,
     ) -> None:
         listener.begin(header)
-        self.expected = expected
         self.seconds: dict[str, float] = {}
         self._writer = TraceWriter(funnel.settings.runs_dir, header)
-        self._listener, self._store, self._key = listener, store, header.key
+        self._listener = listener
         self._state: SearchState | None = None
         self._batches = self._trials = 0
         self._ended = False
@@ -64,13 +60,6 @@ class RunWatch(TuningListener):
     def note(self, text: str) -> None:
         """Write a note for the reader of the trace."""
         self._writer.note(text)
-
-    def measured(self, outcomes: Sequence[Outcome]) -> None:
-        """Store single outcomes at once."""
-        timed = [o for _, o in outcomes if isinstance(o, Measurement)]
-        failed = [(config, o) for config, o in outcomes if isinstance(o, Failure)]
-        if outcomes:
-            self._store.save_outcomes(self._key, self.expected, timed, failed)
 
     def search_started(self, state: SearchState) -> None:
         """Record the verdicts that the search begins with."""

@@ -336,11 +336,11 @@ def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
     class Raced(type(tuner.store)):  # type: ignore[misc]
         """A store into which another process puts a record when the lease is taken."""
 
-        def earlier_outcomes(self, *args: Any) -> Any:
+        def near(self, *args: Any) -> Any:
             """Save a foreign record before the session reads."""
             with store(host) as opened:
                 opened.save(hostile(miss(), HOSTILE[0]))
-            return super().earlier_outcomes(*args)
+            return super().near(*args)
 
     raced = replace(tuner, store=Raced(str(host.folder / "store.sqlite")))
     request._warned.clear()

@@ -22,6 +22,7 @@ from asmtune.store.codec import row_of
 from asmtune.store.database import Store
 from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
 from asmtune.store.lookup import StoredPrediction
+from asmtune.store.sqlite_file import SCHEMA_VERSION
 
 KEY = record().key
 GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)
@@ -98,7 +99,7 @@ def test_what_is_not_as_it_should_be(tmp_path: Path, path: Path) -> None:
         "UPDATE keys SET shape = '{\"M\": 1}'",
         "UPDATE keys SET triton = x'ff'",
         "UPDATE keys SET seal = ''",
-        "PRAGMA user_version = 3",
+        f"PRAGMA user_version = {SCHEMA_VERSION + 1}",
         "DROP TABLE predictions",
     ):
         path.write_bytes(sound)

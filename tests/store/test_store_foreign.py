@@ -143,7 +143,7 @@ HOSTILE = [
     ("CREATE TRIGGER t AFTER INSERT ON keys BEGIN UPDATE keys SET winner = '{}'; END",),
     ("ALTER TABLE keys ADD COLUMN more AS (kernel || kernel)",),
     ("CREATE TABLE more (a)",),
-    ("DROP TABLE trials",),
+    ("DROP TABLE predictions",),
 ]
 
 

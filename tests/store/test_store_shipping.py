@@ -65,7 +65,6 @@ def serves(path: Path) -> None:
         safe = SafeStore(str(path))
         assert safe.lookup(KEY, PROVENANCE).outcome == "hit"
         assert len(safe.records()) == 2
-        assert safe.earlier_outcomes(KEY, PROVENANCE).measurements == ()
         assert safe.find_prediction(KEY, PROVENANCE) is None
         with Store.open(path) as store:
             assert store.verify() == []
