@@ -33,8 +33,8 @@ from asmtune.cli.output import (
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.report.cells import cell
 from asmtune.store.codec import key_digest, record_to_json
+from asmtune.store.interchange import shipped_records
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding, minor_version
-from asmtune.store.shipped import shipped_records
 from asmtune.store.sqlite_file import BESIDE, store_exists
 
 if TYPE_CHECKING:

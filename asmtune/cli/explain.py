@@ -97,8 +97,12 @@ def explain(
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
     arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space)
     loaded = arguments.one(machine)
-    from asmtune.report.explain.record import explained_json
-    from asmtune.report.explain.request import ExplainRequest, explained, named_config
+    from asmtune.report.explain.record import (
+        ExplainRequest,
+        explained,
+        explained_json,
+        named_config,
+    )
     from asmtune.report.explain.text import explanation
 
     default = loaded.space.first(**loaded.problem.shape)

@@ -6,7 +6,7 @@ with, and judges both. The columns of a report are named once, in `tables`, for 
 
 cells         tables that fit every width, columns over rows of JSON, and values as text
 tables        prune reports as tables
-documents     prune reports as JSON and CSV, and read back
+documents     prune reports as JSON and CSV
 tuning        results of `asmtune tune`, and its progress
 progress      a progress bar on stderr
 code          PTX, SASS and AMDGCN line by line

@@ -10,6 +10,10 @@ Form:
 
 Every measurement has a line of its own, so that the diff of two versions of a file shows what has
 changed.
+
+Those of `asmtune.shipped` are the read-only layer. A launch parses only the files that name its
+kernel. Parsing all 183 records of 16 kernels (260 KB) took 72 ms, parsing the files of one kernel
+2 ms, and seeing that no file names a user's kernel 0.1 ms.
 """
 
 from __future__ import annotations
@@ -18,15 +22,18 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
+from importlib import resources
 from itertools import tee
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import expected, parse_json, shown
 from asmtune.base.limited_read import MIB, open_regular
-from asmtune.core.records.tuned import Measurement, TuneRecord
+from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.store import interchange
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,
     key_digest,
@@ -34,7 +41,12 @@ from asmtune.store.codec import (
     record_to_json,
     winner_is_timed,
 )
-from asmtune.store.lookup import minor_version
+from asmtune.store.lookup import StoreLookup, judge, minor_version, preferred
+
+if TYPE_CHECKING:
+    from asmtune.store.database import Store
+    from asmtune.store.safe_store import SafeStore
+
 
 FORMAT: Final = "asmtune-tuned"
 VERSION: Final = 1
@@ -245,3 +257,78 @@ def _rounded(timing: Measurement) -> Measurement:
     times = {name: getattr(timing, name) for name in ("median_us", "p20_us", "p80_us")}
     rounded = {name: round(us, SAMPLE_DECIMALS) or us for name, us in times.items()}
     return replace(timing, samples_us=(), **rounded)
+
+
+def shipped_records() -> tuple[TuneRecord, ...]:
+    """Return every record of every `*.json` in `asmtune.shipped`, in order of the files' names.
+
+    Raises:
+        InputError: a file is malformed; names file, record and field.
+    """
+    return tuple(record for name in _files() for record in _parsed(name))
+
+
+def shipped_of(kernel: str) -> tuple[TuneRecord, ...]:
+    """Return the records shipped for a kernel, by its full name, for all devices.
+
+    Raises:
+        InputError: a file that names it is malformed; names file, record and field.
+    """
+    named = json.dumps(kernel).encode()
+    records = (r for name, text in _files().items() if named in text for r in _parsed(name))
+    return tuple(record for record in records if record.key.kernel == kernel)
+
+
+def shipped_lookup(key: TuneKey, expected: Provenance) -> StoreLookup:
+    """Look up a key in the shipped records, judged as a record of the store is.
+
+    Files may hold a key several times, for versions of Triton: the valid record is taken, or else
+    the newest that differs in Triton alone.
+
+    Raises:
+        InputError: a shipped file is malformed.
+    """
+    miss = StoreLookup("miss", detail=f"nothing shipped for {key.kernel}", layer="shipped")
+    digest = key_digest(key)  # 1, 1.0 and True are alike
+    own = (r for r in shipped_of(key.kernel) if r.key == key and key_digest(r.key) == digest)
+    return preferred(judge(record, expected, "shipped") for record in own) or miss
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    try:
+        folder = resources.files("asmtune.shipped")
+    except ModuleNotFoundError:
+        # A source tree on the path without an installation: only that gives `cache/` this name.
+        return {}
+    files = sorted(folder.iterdir(), key=lambda item: item.name)
+    return {item.name: item.read_bytes() for item in files if item.name.endswith(".json")}
+
+
+@cache
+def _parsed(name: str) -> tuple[TuneRecord, ...]:
+    return interchange.loads(_files()[name], f"asmtune.shipped/{name}")
+
+
+def find_tuned(key: TuneKey, expected: Provenance, store: Store | SafeStore | None) -> StoreLookup:
+    """Look up a key in the user's store, then in the shipped layer.
+
+    A hit of the user's store wins over a shipped one: it was measured on the user's machine.
+    Without a hit, the user's store gives the reason, unless it has no record of the key, or the
+    shipped layer alone has one of another Triton.
+
+    Args:
+        key: key of the launch.
+        expected: how it would be tuned now.
+        store: the user's store; None asks the shipped layer alone.
+
+    Raises:
+        StoreError: the store cannot be read.
+        InputError: a shipped file is malformed.
+    """
+    own = StoreLookup("miss") if store is None else store.lookup(key, expected)
+    if own.outcome == "hit":
+        return own
+    shipped = shipped_lookup(key, expected)
+    better = shipped.outcome == "hit" or (shipped.is_candidate and not own.is_candidate)
+    return shipped if better or own.outcome == "miss" else own

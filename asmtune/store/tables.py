@@ -209,7 +209,6 @@ class Reading(NamedTuple, Generic[_T]):
 _ALL: Final = (*codec.HEAD, *codec.OUTCOMES)
 WHOLE: Final = Reading(_ALL, codec.read_row, BATCH)
 FASTEST: Final = Reading(_ALL, partial(codec.read_row, fastest=NEAREST), BATCH)
-HEADS: Final = Reading(codec.HEAD, codec.read_head, MANY)
 SUMMARIES: Final = Reading(codec.HEAD, RecordSummary.of_head, MANY)
 
 

@@ -36,13 +36,12 @@ from asmtune.predict.score.scorers import for_target
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
 from asmtune.tuning.initial_state import FirstRanking, first_ranking, is_short, own_seeds
-from asmtune.tuning.listener import TuningListener
+from asmtune.tuning.listener import RunWatch, TuningListener, tell_of_failures
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.run_log import RunWatch, tell_of_failures
 from asmtune.tuning.search.base import Predictor, Strategy
+from asmtune.tuning.search.model import WholeList, make_strategy
 from asmtune.tuning.search.state import SearchState
-from asmtune.tuning.search.strategies import WholeList, make_strategy
 from asmtune.tuning.stages import BenchTimer, FinalDecision, SearchSetup, Stages
 
 

@@ -29,8 +29,8 @@ from asmtune.measure.timing.race import winner
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.tuning.background_compiler import BackgroundCompiler
+from asmtune.tuning.listener import RunWatch
 from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Limits, SearchResult, Strategy
 from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import SearchState

@@ -35,9 +35,9 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.store.interchange import find_tuned, shipped_of
 from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
-from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.user_state import outside, searching
 from asmtune.tuning.initial_state import seeds_of
 from asmtune.tuning.listener import TuningListener

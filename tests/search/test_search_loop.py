@@ -17,8 +17,8 @@ from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Limits, Proposal, SearchResult
 from asmtune.tuning.search.loop import batch_of, run
+from asmtune.tuning.search.model import make_strategy
 from asmtune.tuning.search.state import PRIOR_GAIN, SearchState
-from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})

@@ -20,8 +20,7 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import tables
 from asmtune.store.codec import row_of
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
-from asmtune.store.lookup import StoredPrediction
+from asmtune.store.lookup import FastAnswer, StoredConfig, StoredPrediction, fast_lookup
 from asmtune.store.sqlite_file import SCHEMA_VERSION
 
 KEY = record().key
@@ -124,8 +123,8 @@ def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int)
 def test_loads_no_database_code(path: Path) -> None:
     """A fast lookup needs SQLite alone, and one of what is shipped not even that."""
     code = (
-        "import sys; from asmtune.store.fast_lookup import fast_lookup\n"
-        "from asmtune.store.shipped import find_tuned\n"
+        "import sys; from asmtune.store.lookup import fast_lookup\n"
+        "from asmtune.store.interchange import find_tuned\n"
         "from store_records import record\n"
         "assert fast_lookup(sys.argv[1], record().key, record().provenance).seen\n"
         "find_tuned(record().key, record().provenance, None)\n"

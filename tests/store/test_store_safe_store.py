@@ -22,9 +22,9 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import safe_store
 from asmtune.store.database import Store
+from asmtune.store.interchange import find_tuned
 from asmtune.store.lookup import StoreLookup, StoreWarning
 from asmtune.store.safe_store import RETRY_S, SafeStore
-from asmtune.store.shipped import find_tuned
 
 KEY = record().key
 LOST = StoreLookup("miss", detail="the store cannot be used")

@@ -14,8 +14,7 @@ from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoreWarning, fast_lookup
 from asmtune.store.safe_store import SafeStore
 
 KEY = record().key

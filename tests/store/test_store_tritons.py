@@ -17,8 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.store import interchange, tables
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoreWarning, fast_lookup
 
 KEY = record().key
 TRITONS = ("3.6.0", "3.8.0")

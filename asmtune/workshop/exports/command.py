@@ -19,8 +19,7 @@ from asmtune.core.inputs.shapes import parse_assignments, unique
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.interchange import abridged
-from asmtune.store.shipped import shipped_records
+from asmtune.store.interchange import abridged, shipped_records
 from asmtune.workshop.exports.python_files import configs_of, python_file
 
 if TYPE_CHECKING:

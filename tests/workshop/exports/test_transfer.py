@@ -21,7 +21,7 @@ from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.shipped import shipped_records
+from asmtune.store.interchange import shipped_records
 
 MATMUL = "pkg.matmul"
 H200, B200 = "NVIDIA H200", "NVIDIA B200"
