@@ -61,7 +61,7 @@ EXAMPLES: Final = {
     "cache verify": ("cache verify", "cache verify --store server.sqlite --format json"),
     "cache clear": ("cache clear --kernel softmax --yes", "cache clear --device 'NVIDIA H200'"),
     "export": ("export tuned.json", "export configs.py --format python --kernel softmax"),
-    "import": ("import tuned.json", "import report.json --kernel softmax"),
+    "import": ("import tuned.json", "import a.json b.json --store server.sqlite"),
     "targets": ("targets", "targets --format csv -o targets.csv"),
     "targets show": ("targets show H200", "targets show H200 --format json -o h200.json"),
     "new": ("new my_kernel", "new add_row"),
