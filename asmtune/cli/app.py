@@ -49,7 +49,7 @@ EXAMPLES: Final = {
     ),
     "explain": (
         "explain softmax --shape rows=8192,cols=4096 --alone --code ptx",
-        "explain tiled_matmul --config BLOCK_M=128,num_warps=8 --against best",
+        "explain tiled_matmul --config BLOCK_M=128,num_warps=8",
     ),
     "tune": ("tune softmax --shape rows=8192,cols=4096", "tune --from keys.json --effort quick"),
     "run": ("run train.py --epochs 1", "run --record keys.json -m package.serve"),

@@ -1,32 +1,37 @@
-"""All that is said of one config: gathered once, for a terminal and for JSON alike.
+"""A config explained: why it was dropped or won, what limits it, what to try, its hot loop.
 
-The config is judged, compared with another, and its code is read.
+All that is said is gathered once, as `Explained`, for a terminal and for JSON alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from asmtune.base.errors import CompileError, InputError, ProblemError
 from asmtune.base.fingerprint import versions
 from asmtune.base.json_codec import to_json
 from asmtune.base.settings import Settings
+from asmtune.base.text import amount
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import AMD_OPTIONS, Config, check_types
 from asmtune.core.hardware.model import Target
 from asmtune.core.inputs.shapes import parse_assignments
 from asmtune.core.records.artifacts import Artifact, Failure
-from asmtune.core.records.verdicts import Features, PruneReport, Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.core.space.space import Space
+from asmtune.ir.asm.amdgcn import AmdgpuResources
 from asmtune.predict.features.amd import reader_for
 from asmtune.predict.features.catalog import FEATURES, ConfigReading
 from asmtune.predict.prune.flow import A_GUESS, DEFAULT_FAILS, Funnel
-from asmtune.predict.score.roofline import Suggestion, nearest, predict, suggestions
+from asmtune.predict.score.roofline import Suggestion, nearest, rounded_terms, suggestions
 from asmtune.predict.why.findings import Explanation
-from asmtune.report.cells import changes
-from asmtune.report.code import CodeReader, CodeView, Language
+from asmtune.report.cells import ReportTable, changes, number, plain_table
+from asmtune.report.code import CodeReader, CodeView, Language, hot_loop
 from asmtune.report.documents import verdict_json
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
@@ -46,87 +51,6 @@ TERMS: Final[Mapping[str, str]] = {
     "launch": "the launch itself",
 }
 """Words for where predicted time goes."""
-
-COMPARED: Final = ("resources", "occupancy", "grid", "program")
-"""Groups of features that a comparison shows where they differ."""
-
-TELLING: Final = 0.01
-"""Share of the slower config's predicted time; a term that differs by less decides nothing."""
-
-ALIKE: Final = 0.005
-"""Features whose values differ by less, of the larger, count as equal."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A feature, or a term of the predicted time, of the config explained and of the other."""
-
-    name: str
-    unit: str
-    meaning: str
-    own: float
-    other: float
-
-    @property
-    def difference(self) -> float:
-        """Subtract the other's from its own."""
-        return self.own - self.other
-
-    @property
-    def differs(self) -> bool:
-        """Say if the two differ by more than `ALIKE`."""
-        return abs(self.difference) > ALIKE * max(abs(self.own), abs(self.other))
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The explained config compared with another.
-
-    Attributes:
-        other_is: what the other is, such as "the winner by roofline".
-        terms: terms that sum to the predicted times, the largest difference first.
-        features: those of the resources, the grid and a program's work that differ.
-    """
-
-    other: Verdict
-    other_is: str
-    terms: tuple[Pair, ...] = ()
-    features: tuple[Pair, ...] = ()
-
-    @property
-    def telling(self) -> list[Pair]:
-        """List the terms that differ by a share of `TELLING` of the slower config's time."""
-        slower = max(sum(pair.own for pair in self.terms), sum(pair.other for pair in self.terms))
-        return [pair for pair in self.terms if abs(pair.difference) >= TELLING * slower]
-
-
-def compared(own: Verdict, other: Verdict, other_is: str, target: Target) -> Comparison:
-    """Hold two configs of one report against each other.
-
-    Where one of them has no features there is nothing to compare but the verdicts.
-    """
-    if own.features is None or other.features is None:
-        return Comparison(other, other_is)
-    terms = _terms(own.features, other.features, target)
-    return Comparison(other, other_is, terms, _differing(own.features, other.features))
-
-
-def _terms(own: Features, other: Features, target: Target) -> tuple[Pair, ...]:
-    own_terms, other_terms = (predict(features, target).terms_us for features in (own, other))
-    pairs = [
-        Pair(name, "us", TERMS[name], own_terms[name], other_terms[name]) for name in own_terms
-    ]
-    return tuple(sorted(pairs, key=lambda pair: -abs(pair.difference)))
-
-
-def _differing(own: Features, other: Features) -> tuple[Pair, ...]:
-    pairs = (
-        Pair(feature.name, feature.unit, feature.meaning, own[feature.name], other[feature.name])
-        for feature in FEATURES.values()
-        if feature.group in COMPARED
-    )
-    return tuple(pair for pair in pairs if pair.differs)
-
 
 Code = CodeView | Failure
 
@@ -149,9 +73,7 @@ class Explained:
 
     report: PruneReport
     verdict: Verdict
-    target: Target
     suggestions: tuple[Suggestion, ...] = ()
-    comparison: Comparison | None = None
     artifact: Artifact | None = None
     reading: ConfigReading | None = None
     code: Code | None = None
@@ -200,7 +122,6 @@ def explained_json(explained: Explained) -> str:
             for each in explained.suggestions
         ],
         "instead": _config(explained.instead),
-        "comparison": to_json(explained.comparison),
         "why": None if explained.why is None else explained.why.document(),
     }
     if explained.code is not None:
@@ -218,105 +139,52 @@ def _config(verdict: Verdict | None) -> dict[str, Any] | None:
     }
 
 
-BEST: Final = "best"
-DEFAULT: Final = "default"
-
-
-@dataclass(frozen=True)
-class ComparedConfig:
-    """The config that another one is compared with, and a description such as "the default"."""
-
-    config: Config
-    words: str
-
-
-def named_config(text: str, option: str, base: Config) -> Config:
+def named_config(text: str, base: Config) -> Config:
     """Make a config of assignments; axes left out are those of another config.
 
     Raises:
         InputError: a part is no assignment, or there is no such axis.
         SpaceError: an option is no positive whole number.
     """
-    values = parse_assignments(text, option)
+    values = parse_assignments(text, "--config")
     known = {**base.to_dict(), "num_ctas": 1, "maxnreg": None}
     unknown = [name for name in values if name not in known and name not in AMD_OPTIONS]
     if unknown:
-        raise InputError(f"{option}: no axis {unknown[0]!r}; the axes are {', '.join(known)}")
+        raise InputError(f"--config: no axis {unknown[0]!r}; the axes are {', '.join(known)}")
     config = Config.from_dict({**base.values(), **values})
     check_types(config)
     return config
 
 
-def rival_before(text: str | None, chosen: Config, default: Config) -> ComparedConfig | None:
-    """Find the other config, if it is known before anything is compiled.
-
-    `text` is as `--against` gives it; None, like "best", for what the ranking says.
-
-    Raises:
-        InputError: it cannot be what was asked for.
-    """
-    if text in (None, BEST):
-        return None
-    if text == DEFAULT:
-        return ComparedConfig(default, "the default")
-    if "=" not in text:
-        raise InputError(
-            f"--against: {text!r} is neither NAME=VALUE,... nor one of {BEST}, {DEFAULT}"
-        )
-    return ComparedConfig(named_config(text, "--against", chosen), "the one named")
-
-
-def rival_after(chosen: Config, verdicts: Sequence[Verdict], scorer: str) -> ComparedConfig | None:
-    """Find the best ranked config, or the next for the best itself; None if no other is ranked."""
-    ranked = {verdict.rank: verdict.config for verdict in verdicts if verdict.rank is not None}
-    if ranked.get(1) != chosen:
-        return ComparedConfig(ranked[1], f"the winner by {scorer}") if ranked else None
-    return ComparedConfig(ranked[2], f"the runner-up by {scorer}") if 2 in ranked else None
-
-
 @dataclass(frozen=True)
 class ExplainRequest:
-    """A config to explain, and the one to compare it with; if `alone`, no other is compiled."""
+    """A config to explain; if `alone`, no other is compiled."""
 
     loaded: LoadedKernel
     target: Target
     settings: Settings
     chosen: Config
-    against: str | None
     alone: bool
 
-    def notes(self, result: Explained) -> Iterable[str]:
-        """Say which of the two configs is not in the space, and why."""
-        other = () if result.comparison is None else (result.comparison.other,)
-        for verdict in (result.verdict, *other):
-            why = self.outside(verdict.config)
-            if why is not None:
-                yield f"{verdict.config} is not in the space: {why}"
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say why the config is not in the space; nothing if it is."""
+        why = self.outside(self.chosen)
+        return () if why is None else (f"{self.chosen} is not in the space: {why}",)
 
     def outside(self, config: Config) -> str | None:
         """Say why the space lacks a config; None if it has it."""
         return self.loaded.space.lacks(config, **self.loaded.problem.shape)
 
 
-def explained(
-    request: ExplainRequest, default: Config, scorer: str, language: Language | None
-) -> Explained:
-    """Judge a config, compare it with another, and read its code in a language.
+def explained(request: ExplainRequest, scorer: str, language: Language | None) -> Explained:
+    """Judge a config among its space, or alone, and read its code in a language.
 
     Raises:
-        InputError: the other config cannot be what was asked for.
         CompileError: no config of the space can run.
     """
-    rival = rival_before(request.against, request.chosen, default)
-    report = _report(request, rival, scorer)
-    if rival is None and (request.against is not None or not request.alone):
-        rival = rival_after(request.chosen, report.verdicts, report.scorer)
-    by_config = {verdict.config: verdict for verdict in report.verdicts}
-    verdict = by_config[request.chosen]
-    comparison = None
-    if rival is not None:
-        other = by_config[rival.config]
-        comparison = compared(verdict, other, rival.words, request.target)
+    report = _report(request, scorer)
+    verdict = next(one for one in report.verdicts if one.config == request.chosen)
     reader = CodeReader(request.loaded.problem, request.target)
     found = ArtifactCache.of(request.settings).get(verdict.artifact) if verdict.artifact else None
     artifact = found if isinstance(found, Artifact) else None
@@ -328,9 +196,7 @@ def explained(
     return Explained(
         report=report,
         verdict=verdict,
-        target=request.target,
         suggestions=suggestions(verdict, inside),
-        comparison=comparison,
         artifact=artifact,
         reading=None if artifact is None else reader_for(request.target).reading(artifact),
         code=code,
@@ -340,11 +206,9 @@ def explained(
     )
 
 
-def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) -> PruneReport:
-    loaded, others = request.loaded, [] if rival is None else [rival.config]
-    shape = loaded.problem.shape
-    listed = [request.chosen, *others]
-    space = Space.from_configs(listed) if request.alone else loaded.space
+def _report(request: ExplainRequest, scorer: str) -> PruneReport:
+    loaded, shape = request.loaded, request.loaded.problem.shape
+    space = Space.from_configs([request.chosen]) if request.alone else loaded.space
     with ProgressBar() as progress:
         choices = PruneChoices.of(scorer, None, None)
         funnel = Funnel(
@@ -354,7 +218,7 @@ def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) 
             choices.keep,
             progress,
             compile=choices.compile,
-            wanted=tuple(listed),
+            wanted=(request.chosen,),
         )
         try:
             report = funnel.prune(loaded.problem, space)
@@ -367,6 +231,124 @@ def _report(request: ExplainRequest, rival: ComparedConfig | None, scorer: str) 
             if not request.alone:
                 raise
             # Why a single config does not run is what was asked for.
-            verdicts = tuple(funnel.judge(loaded.problem, listed))
+            verdicts = tuple(funnel.judge(loaded.problem, [request.chosen]))
             launch = (loaded.problem.name, shape, loaded.problem.dtypes)
             return PruneReport(*launch, request.target.name, scorer, verdicts, {}, versions())
+
+
+def explanation(explained: Explained) -> Group:
+    """Lay out everything that `asmtune explain` says."""
+    verdict, scorer = explained.verdict, explained.report.scorer
+    ranked = sum(v.rank is not None for v in explained.report.verdicts)
+    place = f"rank {verdict.rank} of {ranked} by {scorer}" if verdict.rank else "not ranked"
+    head = Text.assemble(
+        (str(verdict.config), "bold"),
+        f"\non {explained.report.target}: ",
+        (_fate_words(verdict), "bold"),
+        f", {place}",
+    )
+    parts: list[RenderableType] = [head]
+    parts += _fate(explained)
+    if verdict.predicted_us is not None:
+        parts += _prediction(explained)
+    if explained.why is not None:
+        parts += why_lines(explained.why)
+    if explained.reading is not None:
+        parts.append(_resources(explained.reading))
+    parts += _code(explained)
+    return Group(*parts)
+
+
+def _fate_words(verdict: Verdict) -> str:
+    return "kept" if verdict.kept else f"dropped at {verdict.dropped_at}"
+
+
+def _fate(explained: Explained) -> Iterator[Text]:
+    verdict = explained.verdict
+    if verdict.failure is not None and verdict.dropped_at == "compile":
+        # Its reason is the first line of the failure.
+        yield Text(f"  does not compile: {verdict.failure}")
+        yield from (Text(f"  {line}", "dim") for line in verdict.failure.detail.splitlines()[1:])
+    else:
+        yield from (Text(f"  {reason}") for reason in verdict.reasons)
+    if (last := explained.last_kept) is not None:
+        times = f"predicted {number(verdict.predicted_us)} us"
+        yield Text(f"  {times}; the last kept, rank {last.rank}, {number(last.predicted_us)} us")
+    if (runs := explained.instead) is not None:
+        yield Text(f"  the nearest that runs: {_named(verdict, runs)}")
+
+
+def _named(own: Verdict, other: Verdict) -> str:
+    """Format another config as `num_stages 3 -> 4 (36.2 us, -10%; rank 4)`."""
+    return f"{changes(own.config, other.config)} ({_gain(own, other)})"
+
+
+def _gain(own: Verdict, other: Verdict) -> str:
+    text = f"{number(other.predicted_us)} us"
+    if own.predicted_us and other.predicted_us and own.dropped_at not in ("rules", "compile"):
+        text += f", {other.predicted_us / own.predicted_us - 1:+.0%}"
+    return f"{text}; rank {other.rank}"
+
+
+def _prediction(explained: Explained) -> Iterator[RenderableType]:
+    verdict, bottleneck = explained.verdict, explained.verdict.bottleneck or ""
+    begins = "predicted" if explained.runs else "could it run, predicted"
+    terms = rounded_terms(verdict.terms_us or {}, verdict.predicted_us or 0.0, 1)
+    text = f", which takes {number(terms[bottleneck])} us of them" if terms else ""
+    yield Text.assemble(
+        f"{begins} {number(verdict.predicted_us)} us, limited by ", (bottleneck, "bold"), text
+    )
+    if terms:
+        yield _terms_table(terms, verdict.predicted_us or 0.0)
+    yield from (Text(f"  a guess: {guess}", "yellow") for guess in explained.guesses)
+    if explained.runs and explained.searched and not explained.suggestions:
+        yield Text("  nothing to try: no config here is predicted to be faster")
+    for word, suggestion in zip(("try: ", "or:  "), explained.suggestions, strict=False):
+        named = suggestion_words(verdict, suggestion)
+        yield Text(f"  {word}{named} ({_gain(verdict, suggestion.verdict)})")
+
+
+def why_lines(why: Explanation) -> Iterator[Text]:
+    """Lay out accesses by line and findings; what is empty is left out."""
+    if why.failure:
+        yield Text(f"why it takes its time cannot be said: {why.failure}", "yellow")
+    if why.accesses:
+        yield Text("Memory accesses by line", "italic")
+    yield from (Text(f"  {access}") for access in why.accesses)
+    if why.findings:
+        yield Text("Why it takes this long", "italic")
+    for finding in why.findings:
+        yield Text.assemble("  ", (finding.kind, "bold"), f": {finding.text}")
+
+
+def _terms_table(terms: Mapping[str, float], total_us: float) -> ReportTable:
+    """Tabulate the terms of a predicted time, largest first, and their sum."""
+    table = plain_table("Predicted time", ("limit", "", "us", "share"), left=2)
+    for name, us in terms.items():
+        if us:
+            table.add_row(name, TERMS.get(name, ""), number(us), f"{us / total_us:.0%}")
+    table.add_section()
+    table.add_row("all", "their sum is the prediction", number(total_us), "")
+    return table
+
+
+def _resources(reading: ConfigReading) -> ReportTable:
+    table = plain_table("Resources", ("",), left=0)
+    table.add_column("", left=True)
+    for feature in FEATURES.values():
+        if feature.group in ("resources", "occupancy"):
+            table.add_row(amount(feature.read(reading), feature.unit), feature.meaning)
+    resources = reading.resources
+    if isinstance(resources, AmdgpuResources):
+        table.add_row(f"{resources.agprs}", "AGPRs among a thread's registers; the rest are VGPRs.")
+        table.add_row(f"{resources.sgprs}", "SGPRs of a wavefront.")
+    table.add_row(reading.occupancy.limiter, "What allows no further program on an SM.")
+    return table
+
+
+def _code(explained: Explained) -> Iterator[RenderableType]:
+    code = explained.code
+    if isinstance(code, Failure):
+        yield Text(f"its code cannot be shown: {code}", "yellow")
+    elif code is not None:
+        yield hot_loop(code)
