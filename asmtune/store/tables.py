@@ -264,34 +264,13 @@ def put(connection: Connection, batch: Sequence[dict[str, Any]]) -> None:
     rows = {(row["digest"], minor_version(row["triton"])): row for row in batch}
     sources = {row["digest"]: row["source"] for row in batch}
     query = select(keys.c.id, keys.c.digest, keys.c.triton, keys.c.source)
-    replaced, are_kept = [], len(sources) < len(rows)
+    replaced = []
     for row_id, name, triton, source in connection.execute(query.where(keys.c.digest.in_(sources))):
-        stays = source == sources[name] and (name, minor_version(str(triton))) not in rows
-        are_kept |= stays
-        replaced += [] if stays else [row_id]
+        if source != sources[name] or (name, minor_version(str(triton))) in rows:
+            replaced.append(row_id)
     connection.execute(delete(keys).where(keys.c.id.in_(replaced)))
     connection.execute(delete(predictions).where(predictions.c.digest.in_(sources)))
-    if are_kept:
-        _let_keys_have_several(connection)
     connection.execute(insert(keys), [*rows.values()])
-
-
-def _let_keys_have_several(connection: Connection) -> None:
-    """Give tables of version 1 the index of version 2: theirs allows one record of a key."""
-    if connection.dialect.name == "sqlite":
-        if connection.exec_driver_sql("PRAGMA user_version").scalar_one() > 1:
-            return
-        connection.exec_driver_sql("PRAGMA user_version = 2")
-    else:
-        # Another process may be at it: the lock makes it wait, and then nothing is left to do.
-        connection.exec_driver_sql("LOCK TABLE meta")
-        known = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version"))
-        if known.scalar() != "1":
-            return
-    connection.execute(meta.update().values(value="2"))
-    (index,) = (index for index in keys.indexes if index.unique)
-    index.drop(connection)
-    index.create(connection)
 
 
 def delete_some(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
