@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
@@ -100,7 +100,6 @@ def prune_report(
     format: FormatOption = ReportFormat.TEXT,  # noqa: A002
     output: Output = None,
     stored: StoredOption = None,
-    check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
     """Rank a kernel's configs for a target, without a GPU, and say which to keep.
 
@@ -110,10 +109,6 @@ def prune_report(
 
     html is one page to look through them; it opens from disk. triton-configs is the kept configs
     as triton.autotune takes them.
-
-    Findings, under --check: the default config cannot run; a config made the
-    compiler fail for a reason that no rule names; a kept config spills. What was only ranked or
-    sketched never met LLVM or ptxas: --compile all looks for failures there as well.
 
     Without a kernel, the names of those that come with asmtune are printed. If no config can run on
     one of the targets, stderr says so, the others are reported, and the exit status is 1.
@@ -127,11 +122,7 @@ def prune_report(
     choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
     made, failed = _made(_grouped(arguments, target), choices, stored)
     write_result(_rendered(made, format), output)
-    listed = [report for reports in made for report in reports]
-    problems = [finding for report in listed for finding in findings(report)] if check else []
-    for finding in problems:
-        print_line(f"asmtune: {finding}", err=True)
-    if problems or failed:
+    if failed:
         raise typer.Exit(1)
 
 
@@ -228,21 +219,6 @@ def _stored(prefix: str, loaded: LoadedKernel) -> tuple[Config, tuple[str, ...]]
             f"the record is of {launch}"
         )
     return config, (f"stored: config of the record {prefix} ({layer}) of {launch}",)
-
-
-def findings(report: PruneReport) -> Iterable[str]:
-    """List problems that a careful reader would want to know of, a line each."""
-    from asmtune.predict.prune.flow import DEFAULT_FAILS
-
-    named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
-    yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
-    for verdict in report.verdicts:
-        failure = verdict.failure
-        if failure is not None and failure.stage != "rules" and failure.kind not in named:
-            yield f"{report.target}: {verdict.config}: {failure}"
-        if verdict.kept and verdict.features and verdict.features.get("spill_words"):
-            words = verdict.features["spill_words"]
-            yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
 
 
 def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:

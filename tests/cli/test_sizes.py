@@ -56,44 +56,28 @@ def test_it_counts_as_python_does(text: str) -> None:
     assert found == (expected if is_size else None)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "invalid syntax, at position 1"),
-        ("cdiv(n, BLOCK", "at position 5"),
-        ("n, cdiv(BLOK, 2)", "'BLOK'; known: n, BLOCK, .*BLOCK\\? .*n 9\\)"),
-        ("2 + cdvi(n, 2)", "'cdvi'; known: .*mean cdiv\\? \\(position 5\\)"),
-        ("n / BLOCK", "/ gives fractions; write // or cdiv"),
-        ("__import__('os')", "no function is called '__import__'"),
-        ("cdiv(n, 'a')", "'a' is not allowed; .*\\(position 9\\)"),
-        ("cdiv(n)", "missing 1 required positional argument"),
-        ("cdiv", "no number is called 'cdiv'"),
-        ("\u00e9 + n.a", "n.a is not allowed; .*\\(position 5\\)"),
-        ("eps", "eps is 1e-05, no whole number"),
-        ("n - 100", "n - 100, under n=100, is 0; expected a whole number from 1 to"),
-        ("n // (BLOCK - 32)", "under n=100 BLOCK=32: integer division"),
-        ("next_power_of_2(0)", "next_power_of_2 of 0"),
-        ("9" * 200, "expected a whole number from 1 to"),
-        ("1,2,3,4", "4 sizes; expected 1 to 3"),
-        ("()", "0 sizes; expected 1 to 3"),
-        ("1" * 201, "201 characters, over 200"),
-        ("(" * 199, "never closed|too many nested"),
-        *(
-            (text, "is not allowed")
-            for text in (
-                *("n.real", "triton.cdiv(n, 2)", "cdiv(x=n)", "(lambda: 1)()", "[n for n in x]"),
-                *("n[0]", "n if n else 1", "(n := 3)", "f'{n}'", "~n", "n << 99", "True", "1.0"),
-                *("cdiv(*n)", "2**9", "max(n, **n)", "n and 1", "n < 2", "{n}"),
-            )
-        ),
-    ],
-)
-def test_refusals(text: str, says: str) -> None:
-    """Anything but arithmetic on known whole numbers is refused in one line that says where."""
-    with pytest.raises(InputError, match=says) as caught:
-        sizes(text)
-    assert str(caught.value).startswith(f"--grid {text!r}: ")
-    assert "\n" not in str(caught.value)
+def test_refusals() -> None:
+    """What is no whole number of known ones is refused in one line that says what it is."""
+    for text, says in {
+        "": "invalid syntax, at position 1",
+        "cdiv(n, BLOCK": "at position 5",
+        "n, cdiv(BLOK, 2)": "'BLOK'; known: n, BLOCK, .*BLOCK",
+        "2 + cdvi(n, 2)": "'cdvi'; known: .*mean cdiv",
+        "n / BLOCK": "3.125 under n=100 BLOCK=32; .*write // or cdiv",
+        "__import__('os')": "nothing is called '__import__'",
+        "cdiv(n)": "missing 1 required positional argument",
+        "eps": "eps is 1e-05, no whole number",
+        "n - 100": "0 under n=100; expected a whole number from 1 to",
+        "n // (BLOCK - 32)": "under n=100 BLOCK=32",
+        "next_power_of_2(0)": "next_power_of_2 of 0",
+        "9" * 200: "expected a whole number from 1 to",
+        "1,2,3,4": "4 sizes; expected 1 to 3",
+        "(" * 199: "never closed|too many nested",
+    }.items():
+        with pytest.raises(InputError, match=says) as caught:
+            sizes(text)
+        assert str(caught.value).startswith(f"--grid {text!r}: ")
+        assert "\n" not in str(caught.value)
 
 
 ROWS = (
@@ -103,15 +87,13 @@ ROWS = (
 
 
 def test_forms_and_limits() -> None:
-    """Commas part up to three sizes, each with its limit; what the length allows may nest."""
+    """Commas part up to three sizes, each with its limit."""
     assert sizes("cdiv(n, BLOCK)*cdiv(n + 1,BLOCK), 7") == (16, 7)
     assert sizes(" (2*5, next_power_of_2(n),n%BLOCK) ") == (10, 128, 4)
     assert sizes("max(1, n // 1000, 0)") == (1,)
-    assert sizes("-" * 198 + "5") == (5,)
-    assert sizes("(" * 99 + "5" + ")" * 99) == (5,)
     grid = Sizes("--grid", "n, n", (1000, 99))
     assert grid({"n": 99}) == (99, 99)
-    with pytest.raises(InputError, match="is 100; expected a whole number from 1 to 99"):
+    with pytest.raises(InputError, match="100 under n=100; expected a whole number from 1 to 99"):
         grid({"n": 100})
 
 

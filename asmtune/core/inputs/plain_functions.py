@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from asmtune.base.errors import InputError, ProblemError
+from asmtune.base.errors import USER_CODE_ERRORS, InputError, ProblemError
 from asmtune.base.text import did_you_mean, shortened
 from asmtune.core.config import OPTION_AXES
 from asmtune.core.dtypes import TORCH_NAMES, canonical_dtype, torch_dtype
@@ -156,8 +156,6 @@ def constexpr_value(text: Any) -> Any:
     return text
 
 
-# Longer text could nest too deeply for the parser.
-_LENGTH: Final = 200
 LARGEST: Final = 1 << 63
 """The largest number that a size or an argument may be."""
 
@@ -174,16 +172,10 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     "min": min,
     "next_power_of_2": _next_power_of_2,
 }
-# No powers: whatever 200 characters of these compute takes no time and no memory.
-_ALLOWED: Final = (
-    *(ast.Name, ast.Load, ast.Constant, ast.Call, ast.UnaryOp, ast.UAdd, ast.USub),
-    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
-)
-_FORMS: Final = f"whole numbers, names, + - * // %, {', '.join(_FUNCTIONS)}"
 
 
 class Sizes:
-    """Sizes of a grid or of a tensor as expressions.
+    """Sizes of a grid or of a tensor as expressions of Python's, which the user has written.
 
     Args:
         option: the option that holds them, for messages ("--grid").
@@ -191,28 +183,26 @@ class Sizes:
         limits: the largest value of each; as many expressions are allowed.
 
     Raises:
-        InputError: it is not Python's syntax, or not plain arithmetic; says where.
+        InputError: it is not Python's syntax; says where.
+
+    Attributes:
+        names: names of the values that the sizes depend on.
     """
 
     def __init__(self, option: str, text: str, limits: Sequence[int]) -> None:
         self._option, self._text, self._limits = option, " ".join(text.split()), limits
-        if len(self._text) > _LENGTH:
-            raise self._error(f"{len(self._text)} characters, over {_LENGTH}")
         try:
-            body = ast.parse(self._text, mode="eval").body
+            tree = ast.parse(self._text, mode="eval")
+            self._code = compile(tree, option, "eval")
         except SyntaxError as error:
             raise self._error(f"{error.msg}, at position {error.offset or 1}") from error
-        self._parts = body.elts if isinstance(body, ast.Tuple) else [body]
-        if not 1 <= len(self._parts) <= len(limits):
-            raise self._error(f"{len(self._parts)} sizes; expected 1 to {len(limits)}")
-        for part in self._parts:
-            for node in ast.walk(part):
-                self._check(node)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the values that the sizes depend on, each once."""
-        return tuple(dict.fromkeys(node.id for part in self._parts for node in _names(part)))
+        except (RecursionError, MemoryError, ValueError) as error:
+            raise self._error("nested too deeply, or no text") from error
+        count = len(tree.body.elts) if isinstance(tree.body, ast.Tuple) else 1
+        if not 1 <= count <= len(limits):
+            raise self._error(f"{count} sizes; expected 1 to {len(limits)}")
+        used = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+        self.names = tuple(name for name in used if name not in _FUNCTIONS)
 
     def check_names(self, names_known: Iterable[str]) -> None:
         """Refuse a name that is not among the numbers of the launch.
@@ -220,10 +210,11 @@ class Sizes:
         Raises:
             InputError: names it, and the nearest known one.
         """
-        names = list(dict.fromkeys(names_known))
-        for node in (node for part in self._parts for node in _names(part)):
-            if node.id not in names:
-                self._refuse(node, f"no number is called {node.id!r}; {_listed(node.id, names)}")
+        known = list(dict.fromkeys([*names_known, *_FUNCTIONS]))
+        for name in self.names:
+            if name not in known:
+                listed = f"known: {', '.join(known)}{did_you_mean(name, known)}"
+                raise self._error(f"nothing is called {name!r}; {listed}")
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[int, ...]:
         """Compute the sizes from a launch's values by name.
@@ -231,57 +222,23 @@ class Sizes:
         Raises:
             InputError: one is not a whole number from 1 to its limit; says under which values.
         """
-        parts = zip(self._parts, self._limits, strict=False)
-        return tuple(self._size(part, limit, values) for part, limit in parts)
-
-    def _size(self, part: ast.expr, limit: int, values: Mapping[str, Any]) -> int:
-        used = {name: values.get(name) for name in dict.fromkeys(n.id for n in _names(part))}
-        under = " ".join(f"{name}={value}" for name, value in used.items())
-        where = f"{ast.unparse(part)}, under {under}" if under else ast.unparse(part)
+        used = {name: values.get(name) for name in self.names}
         odd = next((name for name, value in used.items() if not isinstance(value, int)), None)
         if odd is not None:
             raise self._error(f"{odd} is {used[odd]!r}, no whole number")
-        code = compile(ast.Expression(part), self._option, "eval")
+        named = " ".join(f"{name}={value}" for name, value in used.items())
+        under = f" under {named}" if named else ""
         try:
-            size = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, used))
-        except (ArithmeticError, TypeError) as error:
-            raise self._error(f"{where}: {error}") from error
-        if not 1 <= size <= limit:
-            raise self._error(f"{where}, is {size}; expected a whole number from 1 to {limit:,}")
-        return size
-
-    def _check(self, node: ast.AST) -> None:
-        """Refuse all but whole numbers, names, and the operators and functions above."""
-        if isinstance(node, ast.Div):
-            raise self._error("/ gives fractions; write // or cdiv(a, b)")
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if (name := node.func.id) not in _FUNCTIONS:
-                self._refuse(node, f"no function is called {name!r}; {_listed(name, _FUNCTIONS)}")
-            is_allowed = not node.keywords
-        else:
-            is_number = not isinstance(node, ast.Constant) or type(node.value) is int
-            is_allowed = isinstance(node, _ALLOWED) and is_number and not isinstance(node, ast.Call)
-        if not is_allowed:
-            shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
-            self._refuse(node, f"{shown} is not allowed; write {_FORMS}")
-
-    def _refuse(self, node: ast.AST, what: str) -> NoReturn:
-        # Python counts the bytes before a node, the user characters; operators have no place.
-        before = self._text.encode()[: getattr(node, "col_offset", 0)].decode()
-        raise self._error(f"{what} (position {len(before) + 1})")
+            found = eval(self._code, {"__builtins__": {}, **_FUNCTIONS}, used)
+        except USER_CODE_ERRORS as error:
+            raise self._error(f"{error}{under}") from error
+        sizes = found if isinstance(found, tuple) else (found,)
+        for size, limit in zip(sizes, self._limits, strict=False):
+            if not isinstance(size, int) or not 1 <= size <= limit:
+                hint = "; write // or cdiv(a, b)" if isinstance(size, float) else ""
+                whole = f"expected a whole number from 1 to {limit:,}"
+                raise self._error(f"{shortened(repr(size))}{under}; {whole}{hint}")
+        return tuple(map(int, sizes))
 
     def _error(self, what: str) -> InputError:
-        return InputError(f"{self._option} {self._text!r}: {what}")
-
-
-def _listed(name: str, names: Iterable[str]) -> str:
-    """List names for the message of an unknown one, with the nearest."""
-    names = list(names)
-    return f"known: {', '.join(names) or 'none'}{did_you_mean(name, names)}"
-
-
-def _names(node: ast.expr) -> list[ast.Name]:
-    """Return the names of values, not of functions, in the order of the text."""
-    names = [item for item in ast.walk(node) if isinstance(item, ast.Name)]
-    called = [item.func for item in ast.walk(node) if isinstance(item, ast.Call)]
-    return sorted((n for n in names if n not in called), key=lambda n: n.col_offset)
+        return InputError(f"{self._option} {shortened(self._text, 200)!r}: {what}")
