@@ -26,6 +26,12 @@ def plain(x_ptr, n, BLOCK: tl.constexpr, ACC: tl.constexpr = tl.float32):
 
 jitted = triton.jit(plain)
 
+@triton.jit
+def scaled(x_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n).to(tl.float32)
+    tl.store(x_ptr + at, x / tl.sum(x, 0), mask=at < n)
+
 @triton.autotune(configs=[
     triton.Config({"BLOCK": 128}, num_warps=2), triton.Config({"BLOCK": 256}, num_warps=4),
 ], key=["n"])

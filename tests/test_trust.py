@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from asmtune.base.trust import (
 from asmtune.compile.artifacts import ArtifactCache, ArtifactWarning, StoredTtir, entry_path
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.compile.pool import compile_one
+from asmtune.compile.seals import SECRET, sealed, secret_of
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import pinned
@@ -32,7 +36,7 @@ from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.trace.run import run_files
 from asmtune.store.trace.writer import TraceWarning
 from tests.sample_kernels import scale_problem
-from tests.store.children import as_nobody
+from tests.store.children import as_nobody, finish, start
 from tests.store.store_records import PROVENANCE, record
 from tests.trace_runs import write_run
 
@@ -64,7 +68,7 @@ def made(folder: Path, mode: int, user: int | None = None) -> Path:
 
 
 def planted_by_nobody(folder: Path) -> None:
-    """Plant an artifact with a seal, and a way to a store."""
+    """Plant an artifact with a seal that its folder's own secret makes, and a way to a store."""
 
     def plant() -> None:
         artifacts = ArtifactCache(folder / "artifacts", 1 << 20)
@@ -107,6 +111,13 @@ def test_a_planted_artifact_is_compiled_again(place: Path, target: Target) -> No
     assert isinstance(own, Artifact)
     cache = ArtifactCache.of(settings)
     path = entry_path(cache.folder, request.digest)
+    whole = json.loads(gzip.decompress(path.read_bytes()))
+    for secret in (b"", os.urandom(32)):
+        path.write_bytes(sealed(request.digest, whole, secret))
+        assert cache.get(request.digest) is None
+        again = compile_one(request, settings)
+        assert isinstance(again, Artifact)
+        assert again == replace(own, seconds=again.seconds)
     os.chown(path, NOBODY, NOBODY)
     assert cache.get(request.digest) is None
     compile_one(request, settings)
@@ -120,10 +131,11 @@ def test_links_that_others_planted_lead_nowhere(place: Path) -> None:
     cache.prepare()
     victim = place / "victim"
     victim.write_text("precious")
-    path = entry_path(cache.folder, DIGEST)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.symlink_to(victim)
-    os.lchown(path, NOBODY, NOBODY)
+    for path in (entry_path(cache.folder, DIGEST), cache.folder / SECRET):
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(victim)
+        os.lchown(path, NOBODY, NOBODY)
     assert cache.get(DIGEST) is None
     cache.put(DIGEST, PLANTED)
     assert cache.get(DIGEST) == PLANTED
@@ -209,7 +221,7 @@ def test_a_planted_store(place: Path, suffix: str) -> None:
 
 @two_users
 def test_a_cache_of_roots(place: Path) -> None:
-    """What root has baked serves other users."""
+    """What root has baked serves other users: all of it where they may read the secret."""
     settings = Settings(cache_dir=place / "cache")
     cache = ArtifactCache.of(settings)
     cache.put(DIGEST, PLANTED)
@@ -218,13 +230,54 @@ def test_a_cache_of_roots(place: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
     store = SafeStore(settings.store_where, is_own=True)
 
-    def reads() -> None:
+    def reads(expected: Artifact | None) -> None:
         trusted_folder(settings.cache_dir)
         assert fast_lookup(settings.store_where, KEY, PROVENANCE, is_own=True).seen is not None
         assert store.records() == [record()]
+        assert cache.get(DIGEST) == expected
+
+    assert as_nobody(lambda: reads(PLANTED)) == ""
+    (cache.folder / SECRET).chmod(0o600)
+    assert as_nobody(lambda: reads(None)) == ""
+    assert cache.get(DIGEST) == PLANTED
+
+
+def test_a_previous_secret(tmp_path: Path) -> None:
+    """Entries of another secret, of none, or of an older asmtune are misses and made again."""
+    cache = ArtifactCache(tmp_path / "artifacts", 1 << 20)
+    cache.put(DIGEST, PLANTED)
+    own = entry_path(cache.folder, DIGEST).read_bytes()
+    for damage in (None, b"", b"short", os.urandom(32)):
+        (cache.folder / SECRET).unlink()
+        if damage is not None:
+            (cache.folder / SECRET).write_bytes(damage)
+        entry_path(cache.folder, DIGEST).write_bytes(own)
+        assert cache.get(DIGEST) is None
+        cache.put(DIGEST, PLANTED)
         assert cache.get(DIGEST) == PLANTED
 
-    assert as_nobody(reads) == ""
+
+def test_one_secret_of_many_makers(tmp_path: Path) -> None:
+    """Processes and threads that make the secret at once get the same, in a private file."""
+    for number in range(5):
+        folder = made(tmp_path / str(number), 0o700)
+        ready, go = os.pipe()
+
+        def make(pipe: int, folder: Path = folder, ready: int = ready, go: int = go) -> None:
+            os.close(go)
+            os.read(ready, 1)  # until the parent closes its end
+            with ThreadPoolExecutor(2) as threads:
+                for secret in threads.map(secret_of, [folder] * 2):
+                    os.write(pipe, secret.hex().encode() + b"\n")
+
+        children = [start(make) for _ in range(6)]
+        os.close(go)
+        secrets = {line for child in children for line in finish(*child).split()}
+        os.close(ready)
+        assert secrets == {secret_of(folder).hex()}
+        assert len(secret_of(folder)) == 32
+        assert (folder / SECRET).stat().st_mode & 0o777 == 0o600
+        assert [path.name for path in folder.iterdir()] == [SECRET]
 
 
 def test_a_launch_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

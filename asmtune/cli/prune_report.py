@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
-from asmtune.report.documents import report_csv, report_json, triton_configs
+from asmtune.report.documents import python_file, report_csv, report_json, triton_configs
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
@@ -76,11 +76,12 @@ class ReportFormat(StrEnum):
     CSV = "csv"
     HTML = "html"
     TRITON = "triton-configs"
+    PYTHON = "python"
 
 
 FormatOption = Annotated[
     ReportFormat,
-    typer.Option(help="text, json, csv, html or triton-configs."),
+    typer.Option(help="text, json, csv, html, triton-configs or python (a file of them)."),
 ]
 
 
@@ -100,6 +101,7 @@ def prune_report(
     format: FormatOption = ReportFormat.TEXT,  # noqa: A002
     output: Output = None,
     stored: StoredOption = None,
+    check: Annotated[bool, typer.Option(help="Exit 1 if there are findings.")] = False,
 ) -> None:
     """Rank a kernel's configs for a target, without a GPU, and say which to keep.
 
@@ -109,6 +111,10 @@ def prune_report(
 
     html is one page to look through them; it opens from disk. triton-configs is the kept configs
     as triton.autotune takes them.
+
+    Findings, under --check: the default config cannot run; a config made the
+    compiler fail for a reason that no rule names; a kept config spills. What was only ranked or
+    sketched never met LLVM or ptxas: --compile all looks for failures there as well.
 
     Without a kernel, the names of those that come with asmtune are printed. If no config can run on
     one of the targets, stderr says so, the others are reported, and the exit status is 1.
@@ -122,7 +128,11 @@ def prune_report(
     choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
     made, failed = _made(_grouped(arguments, target), choices, stored)
     write_result(_rendered(made, format), output)
-    if failed:
+    listed = [report for reports in made for report in reports]
+    problems = [finding for report in listed for finding in findings(report)] if check else []
+    for finding in problems:
+        print_line(f"asmtune: {finding}", err=True)
+    if problems or failed:
         raise typer.Exit(1)
 
 
@@ -221,6 +231,21 @@ def _stored(prefix: str, loaded: LoadedKernel) -> tuple[Config, tuple[str, ...]]
     return config, (f"stored: config of the record {prefix} ({layer}) of {launch}",)
 
 
+def findings(report: PruneReport) -> Iterable[str]:
+    """List problems that a careful reader would want to know of, a line each."""
+    from asmtune.predict.prune.flow import DEFAULT_FAILS
+
+    named = {"registers", "shared_memory", "tensor_depth", "accumulators"}
+    yield from (note for note in report.notes if note.startswith(DEFAULT_FAILS))
+    for verdict in report.verdicts:
+        failure = verdict.failure
+        if failure is not None and failure.stage != "rules" and failure.kind not in named:
+            yield f"{report.target}: {verdict.config}: {failure}"
+        if verdict.kept and verdict.features and verdict.features.get("spill_words"):
+            words = verdict.features["spill_words"]
+            yield f"{report.target}: {verdict.config}: kept, and spills {words:.0f} words a thread"
+
+
 def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
     """Render the reports of all launches.
 
@@ -241,8 +266,8 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
     if len(made) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))
         raise InputError(f"--format {form.value} is of one launch; name a --kernel of {names}")
-    if form is ReportFormat.TRITON:
+    if form in (ReportFormat.TRITON, ReportFormat.PYTHON):
         if len(every) > 1:
             raise InputError(f"--format {form.value} is of one device; give one --target")
-        return triton_configs(every[0])
+        return (triton_configs if form is ReportFormat.TRITON else python_file)(every[0])
     return report_html(every)

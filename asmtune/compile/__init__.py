@@ -16,8 +16,9 @@ registers, so it is made once for all configs that share their constexprs.
 How a config flows: `pool` groups configs so that neighbours share work and lowers them. The threads
 of `worker` take the groups, and give each config to a `sandbox`, which calls functions in a
 child process (`child_main`) and kills it at a time limit. The child looks the config up in
-`artifacts` (the cache on disk), compiles what is missing, stores it, and reads it: a child that
-cannot write to the cache sends the artifact back with the outcome. TTIR and sketches lie beside the
-artifacts, for other shapes and processes. `load` makes a launch of an artifact, or hands one to
-Triton's own next launch, `disassembly` makes its SASS; `source` identifies a kernel's source.
+`artifacts` (the cache on disk, whose `seals` others cannot make), compiles what is missing, stores
+it, and reads it: a child that cannot write to the cache sends the artifact back with the outcome.
+TTIR and sketches lie beside the artifacts, for other shapes and processes. `load` makes a launch of
+an artifact, or hands one to Triton's own next launch, `disassembly` makes its SASS; `source`
+identifies a kernel's source.
 """

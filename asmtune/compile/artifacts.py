@@ -1,8 +1,8 @@
 """The cache on disk of what compiling makes, by content, within a size limit.
 
 It holds artifacts, and the TTIR and sketches that another shape or another process would make
-again. Each entry is one file of gzipped JSON, so nothing in it can execute. A seal in it tells
-files that were swapped or changed; another user's are not read (`base/trust`). Files are written
+again. Each entry is one file of gzipped JSON, so nothing in it can execute. A seal in it (`seals`)
+tells files that were swapped or changed, or that another user has made. Files are written
 atomically; a damaged one is deleted and made again. If the folder cannot be written, or others
 may write in it, a warning says so, and a private folder replaces it until this process ends.
 """
@@ -12,14 +12,11 @@ from __future__ import annotations
 import atexit
 import base64
 import contextlib
-import gzip
-import json
 import os
 import tempfile
 import threading
 import time
 import warnings
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +28,7 @@ from asmtune.base.atomic_write import write_whole
 from asmtune.base.child import temporary_files
 from asmtune.base.errors import InputError, StoreError
 from asmtune.base.fingerprint import digest, version_of
-from asmtune.base.json_codec import JsonCodec, parse_json, text_of, time_of
+from asmtune.base.json_codec import JsonCodec, text_of, time_of
 from asmtune.base.settings import Settings
 from asmtune.base.trust import (
     UntrustedError,
@@ -41,6 +38,7 @@ from asmtune.base.trust import (
     trusted_file,
     trusted_folder,
 )
+from asmtune.compile.seals import read_secret, sealed, secret_of, unsealed
 from asmtune.core.records.artifacts import Artifact, Failure, Sketch
 
 
@@ -198,12 +196,13 @@ class ArtifactCache:
 
 
 def _prepare(folder: Path) -> None:
-    """Make a folder, and show that it can be written."""
+    """Make a folder and its secret, and show that it can be written."""
     probe = folder / f"probe-{os.getpid()}-{threading.get_ident()}"
     with storage_errors(folder):
         trusted_folder(folder, make=True)
         try:
             probe.write_bytes(b"\0" * 4096)
+            secret_of(folder)
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
@@ -221,7 +220,10 @@ def _read(folders: Folders, key: str, kind: str = "") -> Any:
         # A folder that cannot be read has nothing, and one that others may write in neither.
         with contextlib.suppress(OSError):
             trusted_file(path)
-            if (entry := _unsealed(key, path.read_bytes())) is None:
+            data, secret = path.read_bytes(), read_secret(folder)
+            if secret is None:
+                continue
+            if (entry := unsealed(key, data, secret)) is None:
                 path.unlink(missing_ok=True)
                 continue
             with contextlib.suppress(OSError):  # one that is read-only can still be read
@@ -231,7 +233,7 @@ def _read(folders: Folders, key: str, kind: str = "") -> Any:
 
 
 def _write(folders: Folders, key: str, entry: Any, kind: str = "") -> None:
-    """Write an entry to the last folder, whole or not at all.
+    """Write an entry to the last folder under that one's own seal, whole or not at all.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -240,35 +242,8 @@ def _write(folders: Folders, key: str, entry: Any, kind: str = "") -> None:
     path = entry_path(folder, key, kind)
     with storage_errors(folder):
         trusted_folder(path.parent, make=True)
-        # What is lost is compiled again.
-        write_whole(path, _sealed(key, entry), private=True, durable=False)
-
-
-_HEAD: Final = 10  # bytes of gzip's header
-_HAS_COMMENT: Final = b"\x10"  # flag of the header: a text that ends with a zero comes next
-_SEAL: Final = 65
-
-
-def _sealed(key: str, entry: Any) -> bytes:
-    """Encode a JSON value so that it is read again only whole, and under this key."""
-    data = gzip.compress(json.dumps(entry, default=str).encode(), compresslevel=1)
-    head, body = data[:_HEAD], data[_HEAD:]
-    return head[:3] + _HAS_COMMENT + head[4:] + _seal(key, body) + body
-
-
-def _unsealed(key: str, data: bytes) -> Any:
-    """Decode what `_sealed` encoded; None if it is damaged, or of another key."""
-    if data[_HEAD : _HEAD + _SEAL] != _seal(key, data[_HEAD + _SEAL :]):
-        return None
-    try:
-        return parse_json(gzip.decompress(data))
-    except (EOFError, OSError, zlib.error, ValueError, InputError):
-        return None
-
-
-def _seal(key: str, body: bytes) -> bytes:
-    # It binds the content to the key: of two swapped files neither is read.
-    return digest("asmtune artifact 4", key, body).encode() + b"\0"
+        data = sealed(key, entry, secret_of(folder))
+        write_whole(path, data, private=True, durable=False)  # what is lost is compiled again
 
 
 # A crash or a timeout may be caused by the machine, so it is not stored.

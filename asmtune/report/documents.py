@@ -11,7 +11,7 @@ from typing import Any, Final
 from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import PruneReport, Verdict
-from asmtune.report.cells import cell, number, spreadsheet_text, words
+from asmtune.report.cells import cell, dtype_words, number, spreadsheet_text, words
 
 FORMAT: Final = "asmtune-prune-report"
 VERDICT_FORMAT: Final = "asmtune-verdict"
@@ -102,6 +102,16 @@ def triton_configs(report: PruneReport) -> str:
         for verdict in report.kept
     ]
     return f"[\n{''.join(rows)}]"
+
+
+def python_file(report: PruneReport) -> str:
+    """Write the kept configs as a file of Python, to be imported beside the kernel."""
+    launch = f"{report.kernel} at {words(report.shape)} {dtype_words(report.dtypes)}"
+    return (
+        f'"""Configs of {launch} on {report.target}."""\n\n'
+        "import triton\nimport triton.language\n\n"
+        f"CONFIGS = {triton_configs(report)}\n"
+    )
 
 
 def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:

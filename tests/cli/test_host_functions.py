@@ -214,9 +214,12 @@ def test_a_report_leads_on(commands: Commands, file: Path) -> None:
     named = ("--axis", "BLOCK=64,256", "--arg", "x=fp16[4096]", "--keep", "2")
     (report,) = reports(commands, f"{file}:follows", *named)
     kept = [verdict["config"] for verdict in report["verdicts"] if verdict["kept"]]
-    code = commands.run("prune-report", f"{file}:follows", *named, "--format", "triton-configs").out
-    listed = eval(code, {"triton": triton})  # what the command has just printed
-    assert [asmtune.Config.of(one).to_dict() for one in listed] == kept
+    asked = ("prune-report", f"{file}:follows", *named, "--format")
+    listed = eval(commands.run(*asked, "triton-configs").out, {"triton": triton})
+    scope: dict[str, Any] = {}
+    exec(commands.run(*asked, "python").out, scope)  # what the command has just printed
+    for configs in (listed, scope["CONFIGS"]):
+        assert [asmtune.Config.of(one).to_dict() for one in configs] == kept
 
 
 def test_a_warmup_under_a_rule(commands: Commands, file: Path) -> None:

@@ -108,6 +108,35 @@ def test_compile(commands: Commands) -> None:
     assert (whole["compiled"], whole["counts"]["compiled"]) == (None, 8)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "axes", "says"),
+    [
+        ("scaled", ("BLOCK=8192", "num_warps=1", "maxnreg=32"), "BLOCK=8192 num_warps=1.*spills"),
+        ("plain", ("BLOCK=128,100", "num_warps=4"), "BLOCK=100.*power of 2"),
+        ("scaled", ("BLOCK=128",), None),
+    ],
+)
+def test_check(kernel: str, axes: tuple[str, ...], says: str | None, commands: Commands) -> None:
+    """Under --check findings are lines on stderr and exit code 1, beside the report on stdout."""
+    asked = (
+        "prune-report",
+        f"{{}}/plain.py:{kernel}",
+        "--arg",
+        "x_ptr=fp16[n]",
+        "--arg",
+        "n=100000",
+    )
+    asked += ("--grid", "1", *(f"--axis={axis}" for axis in axes))
+    ran = commands.run(*asked, "--check")
+    assert ran.out.startswith(f"{kernel} ")
+    if says is None:
+        assert (ran.code, ran.err) == (0, "")
+    else:
+        (line,) = ran.err.splitlines()
+        assert (ran.code, bool(re.match(f"asmtune: H200: .*{says}", line))) == (1, True), line
+        assert commands.run(*asked).code == 0
+
+
 def test_plain_functions(commands: Commands) -> None:
     """A function of any file is tuned, decorated or not, and a dtype can be a constexpr."""
     for name in ("plain", "jitted"):

@@ -16,6 +16,7 @@ from asmtune.base.settings import Settings
 from asmtune.compile.artifacts import ArtifactCache, entry_path
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import Hooks, compile_configs
+from asmtune.compile.seals import SECRET
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -50,9 +51,9 @@ def path_of(cache: ArtifactCache, digest: str) -> Path:
 
 
 def files(folder: Path) -> list[Path]:
-    """Every entry below a folder: its files, but the mark of the last trim."""
-    every = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in every if path.name != "trimmed")
+    """Every entry below a folder: its files, but the secret and the mark of the last trim."""
+    beside = (SECRET, "trimmed")
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in beside)
 
 
 def test_round_trip(cache: ArtifactCache) -> None:
