@@ -252,16 +252,15 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
     Raises:
         InputError: a page is asked for, and there are several launches.
     """
-    # They load what reads assembly, which takes longer than to refuse an argument may.
-    from asmtune.report.page import report_html
-    from asmtune.report.tables import prune_table
-
     every = [report for reports in made for report in reports]
     if form is ReportFormat.JSON:
         return report_json(every)
     if form is ReportFormat.CSV:
         return report_csv(every).rstrip("\n")
+    # Tables and page load what reads assembly, which takes longer than to refuse an argument may.
     if form is ReportFormat.TEXT:
+        from asmtune.report.tables import prune_table
+
         return Group(*map(prune_table, made))
     if len(made) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))
@@ -270,4 +269,6 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
         if len(every) > 1:
             raise InputError(f"--format {form.value} is of one device; give one --target")
         return (triton_configs if form is ReportFormat.TRITON else python_file)(every[0])
+    from asmtune.report.page import report_html
+
     return report_html(every)
