@@ -25,7 +25,6 @@ from asmtune.cli.kernel_arguments import (
 )
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import ScorerName
-from asmtune.compile.disassembly import disassemble
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -122,6 +121,8 @@ def _save(artifact: Artifact | None, name: str, folder: Path) -> None:
     is_cuda = "ptx" in texts
     texts["cubin" if is_cuda else "hsaco"] = artifact.cubin
     if is_cuda:
+        from asmtune.report.code import disassemble
+
         sass = disassemble(artifact.cubin)
         if isinstance(sass, Failure):
             print_line(f"asmtune: no SASS is written: {sass.detail}", err=True)

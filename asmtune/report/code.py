@@ -1,19 +1,26 @@
-"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader."""
+"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader.
+
+SASS comes from the `nvdisasm` that ships with Triton. It takes a third to half a second per kernel
+of 500 to 2,000 instructions, most of it the tool's start (triton 3.6, nvdisasm 12.8). So only
+configs that somebody looks at are disassembled.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final, Literal
 
 from rich.console import Group as Lines
 from rich.text import Text
 
+from asmtune.base.child import temporary_files
 from asmtune.base.errors import ParseError
-from asmtune.compile.disassembly import disassemble
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
@@ -307,3 +314,47 @@ class CodeReader:
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])
+
+
+STAGE: Final = "sass"
+"""The stage of a failure to disassemble."""
+
+TIMEOUT_S: Final = 30.0
+
+_SHOWN: Final = 400  # characters of the tool's own message
+
+
+def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
+    """Run `nvdisasm -g -c` on an ELF file: code with labels, and source lines if it has some.
+
+    The tool is ended after `timeout_s` seconds.
+    """
+    from asmtune.triton_api.compiler import disassembler
+
+    try:
+        tool = disassembler()
+    except (RuntimeError, OSError) as error:
+        detail = f"{error}; install triton with its tools, or set TRITON_NVDISASM_PATH"
+        return Failure(STAGE, "tool", detail)
+    with temporary_files(), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        try:
+            done = subprocess.run(
+                [tool, "-g", "-c", str(path)],
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired as error:
+            detail = f"nvdisasm took too long: {error.timeout:g} s for {len(cubin):,} bytes"
+            return Failure(STAGE, "timeout", detail)
+        except OSError as error:
+            return Failure(STAGE, "tool", f"{tool}: {error.strerror or error}")
+    text = done.stdout.decode(errors="replace")
+    if done.returncode:
+        message = " ".join((done.stderr.decode(errors="replace") or text).split())
+        message = message.replace(str(path), "the cubin")[:_SHOWN]
+        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {message}")
+    return text
