@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from asmtune.core.problem import Problem as Problem
     from asmtune.core.space.space import Space as Space
     from asmtune.measure.accuracy import Bound as Bound
+    from asmtune.measure.accuracy import measure_accuracy as measure_accuracy
     from asmtune.runtime.call_trace import keep_alive as keep_alive
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
     from asmtune.runtime.offline.pruning import prune_report as prune_report
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from asmtune.runtime.patching.redirect import patch as patch
     from asmtune.runtime.replay_calls import replay_calls as replay_calls
     from asmtune.tuning.tuner import tune as tune
-    from asmtune.workshop.regression.api import accuracy as accuracy
     from asmtune.workshop.regression.api import bench as bench
     from asmtune.workshop.regression.api import check as check
     from asmtune.workshop.roofline.api import roofline as roofline
@@ -38,13 +38,13 @@ _HOMES = {
     "Config": "asmtune.core.config",
     "Problem": "asmtune.core.problem",
     "Space": "asmtune.core.space.space",
-    "accuracy": "asmtune.workshop.regression.api",
     "asm_autotune": "asmtune.runtime.decorator",
     "bench": "asmtune.workshop.regression.api",
     "between": "asmtune.core.keys.buckets",
     "check": "asmtune.workshop.regression.api",
     "deterministic": "asmtune.runtime.options",
     "load_target": "asmtune.core.hardware.shipped",
+    "measure_accuracy": "asmtune.measure.accuracy",
     "multiple": "asmtune.core.keys.buckets",
     "patch": "asmtune.runtime.patching.redirect",
     "keep_alive": "asmtune.runtime.call_trace",
@@ -68,7 +68,6 @@ __all__ = [
     "Config",
     "Problem",
     "Space",
-    "accuracy",
     "asm_autotune",
     "bench",
     "between",
@@ -76,6 +75,7 @@ __all__ = [
     "deterministic",
     "keep_alive",
     "load_target",
+    "measure_accuracy",
     "multiple",
     "patch",
     "pow2",

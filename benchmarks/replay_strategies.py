@@ -33,8 +33,8 @@ from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import EFFORTS, Effort
 from asmtune.tuning.search.base import BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
+from asmtune.tuning.search.model import STRATEGIES, make_strategy
 from asmtune.tuning.search.state import SearchState
-from asmtune.tuning.search.strategies import STRATEGIES, make_strategy
 from asmtune.workshop.replay.fitting import unseen_scorer
 from asmtune.workshop.replay.flow import JudgedTask, judged_moments
 from asmtune.workshop.replay.oracle import Oracle, Row, Task, load_oracle

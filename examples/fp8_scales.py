@@ -1,8 +1,7 @@
 """Round trips through FP8 (e4m3) with scales per tensor, channel and group, in plain PyTorch.
 
-    asmtune accuracy examples/fp8_scales.py:per_tensor --variant per_channel --variant per_group
-
-Each function gives what a reader of the stored numbers sees. The reference is x.
+Each function gives what a reader of the stored numbers sees, which `asmtune.measure_accuracy`
+compares with x.
 Every 64th channel is `outliers` times as large as the others, as features of large language models
 are (Dettmers et al. 2022, LLM.int8(), arXiv:2208.07339).
 """
@@ -16,9 +15,6 @@ import torch
 
 from asmtune.core.dtypes import torch_dtype
 
-SHAPES = ({"rows": 512, "cols": 1024, "outliers": 20},)
-DTYPES = ("fp32", "bf16")
-
 E4M3 = torch.float8_e4m3fn
 MOST = torch.finfo(E4M3).max
 
@@ -28,11 +24,6 @@ def inputs(shape: Mapping[str, int], dtype: str, device: str) -> dict[str, Any]:
     x = torch.randn(shape["rows"], shape["cols"], device=device)
     x[:, 32 % shape["cols"] :: 64] *= shape["outliers"]
     return {"x": x.to(torch_dtype(dtype))}
-
-
-def baseline(x: torch.Tensor) -> torch.Tensor:
-    """Return the input: nothing is lost."""
-    return x
 
 
 def per_tensor(x: torch.Tensor) -> torch.Tensor:

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from asmtune.base.errors import InputError
+from asmtune.core.assumed_tensors import MetaValues
 from asmtune.core.index_values import IndexValues
 from asmtune.core.kernel_module import load_kernel_module
-from asmtune.core.meta_values import MetaValues
 from asmtune.core.problem import Problem
 from tests.workload.workload_kernels import jagged
 

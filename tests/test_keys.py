@@ -14,9 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import InputError
-from asmtune.core.keys.buckets import Bucket, between, bucket_of, multiple, pow2
+from asmtune.core.keys.buckets import (
+    Bucket,
+    BucketRule,
+    BucketRules,
+    between,
+    bucket_of,
+    multiple,
+    pow2,
+)
 from asmtune.core.keys.parts import KeyPart, key_parts, values
-from asmtune.core.keys.rules import BucketRule, BucketRules
 
 NAMES = ("x_ptr", "M", "N", "K", "BLOCK")
 NUMBERS = st.integers(-(1 << 40), 1 << 40) | st.integers(-70, 70)

@@ -145,8 +145,7 @@ PRIVATE_NAMES: Final = {
 """Attributes of objects of Triton and PyTorch that they do not document."""
 
 OWN_NAMES: Final = {
-    *("asmtune.cli.prune_report: params", "asmtune.ir.ttir.evaluate: _base"),
-    "asmtune.runtime.patching.redirect: _base",
+    *("asmtune.ir.ttir.evaluate: _base", "asmtune.runtime.patching.redirect: _base"),
     "kernels._hopper: triton._C.libtriton.ir",
 }
 """Attributes of click's or asmtune's own objects that are called alike; a Gluon builtin's types."""

@@ -19,11 +19,9 @@ from asmtune.base.limited_read import MIB, inflated, read_limited, unzipped
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.inputs.shapes import read_shapes
 from asmtune.core.ir_overrides import Override
-from asmtune.report.documents import read_reports
 from asmtune.runtime.offline.recorded_keys import read_keys
 from asmtune.store import interchange
 from asmtune.store.trace.reader import read_trace
-from asmtune.workshop.exports.command import _read_seeds as read_import
 from asmtune.workshop.regression.run import read_run
 from asmtune.workshop.replay.oracle import load_oracle
 
@@ -31,10 +29,8 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "target.json": lambda path: load_target(str(path)),
     "shapes": read_shapes,
     "keys.json": read_keys,
-    "import.json": lambda path: read_import(path, None),
     "export.json": interchange.read,
     "run.json": read_run,
-    "report.json": read_reports,
     "oracle.json": load_oracle,
     "trace.jsonl": read_trace,
     "override.ptx": lambda path: Override.read(str(path)),

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from asmtune.base.errors import TargetError
 from asmtune.core.hardware import shipped
-from asmtune.core.hardware.architectures import family, limits_of
-from asmtune.core.hardware.descriptor import KINDS, descriptor_of, parse_target
+from asmtune.core.hardware.descriptor import KINDS, descriptor_of, family, limits_of, parse_target
 from asmtune.core.hardware.model import Figure, Target, apart
 from asmtune.core.hardware.shipped import (
     TargetWarning,

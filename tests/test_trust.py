@@ -31,8 +31,7 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.ir_overrides import pinned
 from asmtune.core.records.artifacts import Artifact
-from asmtune.store.fast_lookup import fast_lookup
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoreWarning, fast_lookup
 from asmtune.store.safe_store import SafeStore, open_user_store
 from asmtune.store.trace.run import run_files
 from asmtune.store.trace.writer import TraceWarning

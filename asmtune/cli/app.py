@@ -32,9 +32,8 @@ COMMANDS: Final = {
         "targets": "asmtune.cli.targets.app",
     },
     "Workshop, for authors and servers of kernels": {
-        "new": "asmtune.workshop.kernel_checks.new_command.new",
+        "new": "asmtune.workshop.kernel_checks.new_kernel.new",
         "diagnose": "asmtune.workshop.kernel_checks.diagnose_command.diagnose",
-        "accuracy": "asmtune.workshop.regression.accuracy_command.accuracy",
         "bench": "asmtune.workshop.regression.bench_command.bench",
         "check": "asmtune.workshop.regression.check_command.check",
         "roofline": "asmtune.workshop.roofline.command.roofline",
@@ -50,7 +49,7 @@ EXAMPLES: Final = {
     ),
     "explain": (
         "explain softmax --shape rows=8192,cols=4096 --alone --code ptx",
-        "explain tiled_matmul --config BLOCK_M=128,num_warps=8 --against best",
+        "explain tiled_matmul --config BLOCK_M=128,num_warps=8",
     ),
     "tune": ("tune softmax --shape rows=8192,cols=4096", "tune --from keys.json --effort quick"),
     "run": ("run train.py --epochs 1", "run --record keys.json -m package.serve"),
@@ -62,12 +61,11 @@ EXAMPLES: Final = {
     "cache verify": ("cache verify", "cache verify --store server.sqlite --format json"),
     "cache clear": ("cache clear --kernel softmax --yes", "cache clear --device 'NVIDIA H200'"),
     "export": ("export tuned.json", "export configs.py --format python --kernel softmax"),
-    "import": ("import tuned.json", "import report.json --kernel softmax"),
+    "import": ("import tuned.json", "import a.json b.json --store server.sqlite"),
     "targets": ("targets", "targets --format csv -o targets.csv"),
     "targets show": ("targets show H200", "targets show H200 --format json -o h200.json"),
     "new": ("new my_kernel", "new add_row"),
     "diagnose": ("diagnose mine.py", "diagnose mm.py:matmul --arg 'a=fp16[64,64]'"),
-    "accuracy": ("accuracy softmax", "accuracy mine.py --format json --seed 7"),
     "bench": ("bench -o run.json", "bench mm.py:matmul --arg 'a=fp16[64,64]' -o run.json"),
     "check": (
         "check run.json --baseline base.json",

@@ -33,8 +33,8 @@ from asmtune.cli.output import (
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.report.cells import cell
 from asmtune.store.codec import key_digest, record_to_json
+from asmtune.store.interchange import shipped_records
 from asmtune.store.lookup import DIGITS_SHOWN, RecordSummary, StoreFinding, minor_version
-from asmtune.store.shipped import shipped_records
 from asmtune.store.sqlite_file import BESIDE, store_exists
 
 if TYPE_CHECKING:
@@ -213,10 +213,7 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", help="Really delete.")] = False,
     where: Where = None,
 ) -> None:
-    """Delete records of the user's store with all timings, what was predicted, and seeds.
-
-    Seeds are of all devices: they stay where --device is given.
-    """
+    """Delete records of the user's store with all timings, and what was predicted."""
     if not yes:
         raise InputError(
             f"store {place(where)}: would delete the records of kernel {kernel or '(any)'} on "

@@ -25,7 +25,6 @@ from asmtune.cli.kernel_arguments import (
 )
 from asmtune.cli.output import Output, TextForm, TextFormat, print_line, write_result
 from asmtune.cli.prune_report import ScorerName
-from asmtune.compile.disassembly import disassemble
 from asmtune.core.hardware.model import Target
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.records.artifacts import Artifact, Failure
@@ -68,13 +67,6 @@ def explain(
     space: SpaceOption = None,
     scorer: ScorerName = "roofline",
     alone: Annotated[bool, typer.Option(help="Do not rank it among the space's configs.")] = False,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="Another config: best, default, or BLOCK_M=64,..., where what is left out is the "
-            "explained one's. Without it: the best."
-        ),
-    ] = None,
     code: Annotated[
         str | None,
         typer.Option(help="Code to show, its hottest loop: ptx, sass, or amdgcn."),
@@ -86,10 +78,7 @@ def explain(
     form: TextFormat = TextForm.TEXT,
     output: Output = None,
 ) -> None:
-    """Show one config: why it was dropped or won, what limits it, what to try; --code its loop.
-
-    It is compared with another: where the difference of their predicted times comes from.
-    """
+    """Show one config: why it was dropped or won, what limits it, what to try; --code its loop."""
     machine, settings = load_target(target), Settings.from_environment()
     if names_run(kernel):
         raise InputError(f"{kernel!r} is a run: `asmtune runs show {kernel}` shows it")
@@ -97,15 +86,19 @@ def explain(
     make_scorer(scorer)  # an unknown one is refused before the kernel's file is imported
     arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space)
     loaded = arguments.one(machine)
-    from asmtune.report.explain.record import explained_json
-    from asmtune.report.explain.request import ExplainRequest, explained, named_config
-    from asmtune.report.explain.text import explanation
+    from asmtune.report.explain import (
+        ExplainRequest,
+        explained,
+        explained_json,
+        explanation,
+        named_config,
+    )
 
     default = loaded.space.first(**loaded.problem.shape)
-    chosen = default if config is None else named_config(config, "--config", default)
-    request = ExplainRequest(loaded, machine, settings, chosen, against, alone=alone)
-    result = explained(request, default, scorer, language)
-    notes = (*request.notes(result), *loaded.notes)
+    chosen = default if config is None else named_config(config, default)
+    request = ExplainRequest(loaded, machine, settings, chosen, alone=alone)
+    result = explained(request, scorer, language)
+    notes = (*request.notes, *loaded.notes)
     result = replace(result, report=replace(result.report, notes=(*result.report.notes, *notes)))
     if save_code is not None:
         _save(result.artifact, loaded.problem.name, save_code)
@@ -128,6 +121,8 @@ def _save(artifact: Artifact | None, name: str, folder: Path) -> None:
     is_cuda = "ptx" in texts
     texts["cubin" if is_cuda else "hsaco"] = artifact.cubin
     if is_cuda:
+        from asmtune.report.code import disassemble
+
         sass = disassemble(artifact.cubin)
         if isinstance(sass, Failure):
             print_line(f"asmtune: no SASS is written: {sass.detail}", err=True)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -30,13 +29,7 @@ from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import kernel_names
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import dtype_words, words
-from asmtune.report.documents import (
-    python_file,
-    read_reports,
-    report_csv,
-    report_json,
-    triton_configs,
-)
+from asmtune.report.documents import python_file, report_csv, report_json, triton_configs
 from asmtune.report.progress import ProgressBar
 from asmtune.runtime.offline.kernel_sources import LoadedKernel
 from asmtune.runtime.offline.pruning import PruneChoices
@@ -45,9 +38,7 @@ from asmtune.runtime.offline.pruning import prune_report as run_prune_report
 Subject = Annotated[
     str,
     typer.Argument(
-        metavar="KERNEL|REPORT",
-        help="A kernel's name, a file, or file.py:function, a kernel or what launches some; or a "
-        "report saved as .json.",
+        help="A kernel's name, a file, or file.py:function, a kernel or what launches some."
     ),
 ]
 Targets = Annotated[list[str], typer.Option(help="A device's name or a JSON file; repeatable.")]
@@ -95,7 +86,6 @@ FormatOption = Annotated[
 
 
 def prune_report(
-    context: typer.Context,
     kernel: Subject = "",
     target: Targets = ["H200"],  # noqa: B006 - typer copies it
     shape: Shape = None,
@@ -119,9 +109,8 @@ def prune_report(
     ranks the others. Those that rank best then are compiled and ranked again by their
     assembly; --compile all compiles all of them.
 
-    html is one page to look through them; it opens from disk. A report that was saved as JSON is
-    shown again in any format; `asmtune import` takes it as seeds. triton-configs is the kept
-    configs as triton.autotune takes them.
+    html is one page to look through them; it opens from disk. triton-configs is the kept configs
+    as triton.autotune takes them.
 
     Findings, under --check: the default config cannot run; a config made the
     compiler fail for a reason that no rule names; a kept config spills. What was only ranked or
@@ -133,17 +122,11 @@ def prune_report(
     if not kernel:
         names = ", ".join(kernel_names())
         raise InputError(f"Missing argument 'KERNEL': a file, file.py:function, or one of {names}")
-    if kernel.endswith(".json"):
-        _refuse_options(context, ("kernel", "format", "output", "check"), kernel)
-        made, failed = _by_launch(read_reports(Path(kernel))), False
-    else:
-        _check_targets(target)
-        PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
-        arguments = KernelArguments(
-            kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space
-        )
-        choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
-        made, failed = _made(_grouped(arguments, target), choices, stored)
+    _check_targets(target)
+    PruneChoices.of(scorer, keep, compile)  # refused before the kernel's file is imported
+    arguments = KernelArguments(kernel, shape, dtype, tuple(axis), tuple(arg), grid, only, space)
+    choices: dict[str, Any] = {"scorer": scorer, "keep": keep, "compile": compile}
+    made, failed = _made(_grouped(arguments, target), choices, stored)
     write_result(_rendered(made, format), output)
     listed = [report for reports in made for report in reports]
     problems = [finding for report in listed for finding in findings(report)] if check else []
@@ -151,20 +134,6 @@ def prune_report(
         print_line(f"asmtune: {finding}", err=True)
     if problems or failed:
         raise typer.Exit(1)
-
-
-def _by_launch(reports: Sequence[PruneReport]) -> list[list[PruneReport]]:
-    """Put the reports of a file together that are of one launch on several targets."""
-    groups: list[list[PruneReport]] = []
-    for report in reports:
-        last = groups[-1] if groups else []
-        targets = [other.target for other in last]
-        alike = bool(last) and (last[0].kernel, last[0].shape) == (report.kernel, report.shape)
-        if alike and report.target not in targets:
-            last.append(report)
-        else:
-            groups.append([report])
-    return groups
 
 
 def _grouped(arguments: KernelArguments, targets: Sequence[str]) -> list[dict[str, LoadedKernel]]:
@@ -205,18 +174,6 @@ def _made(
         )
         failed |= len(reports) < len(group)
     return made, failed
-
-
-def _refuse_options(context: typer.Context, allowed: Sequence[str], report: str) -> None:
-    """Refuse options that say how to judge a kernel, for a report that was saved.
-
-    Raises:
-        InputError: an option was given that is not allowed.
-    """
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE" and name not in allowed:
-            raise InputError(f"--{name} is for kernels, and {report} is a report")
 
 
 def _check_targets(targets: Sequence[str]) -> None:
@@ -295,16 +252,15 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
     Raises:
         InputError: a page is asked for, and there are several launches.
     """
-    # They load what reads assembly, which takes longer than to refuse an argument may.
-    from asmtune.report.page import report_html
-    from asmtune.report.tables import prune_table
-
     every = [report for reports in made for report in reports]
     if form is ReportFormat.JSON:
         return report_json(every)
     if form is ReportFormat.CSV:
         return report_csv(every).rstrip("\n")
+    # Tables and page load what reads assembly, which takes longer than to refuse an argument may.
     if form is ReportFormat.TEXT:
+        from asmtune.report.tables import prune_table
+
         return Group(*map(prune_table, made))
     if len(made) > 1:
         names = ", ".join(dict.fromkeys(report.kernel for report in every))
@@ -313,4 +269,6 @@ def _rendered(made: list[list[PruneReport]], form: ReportFormat) -> object:
         if len(every) > 1:
             raise InputError(f"--format {form.value} is of one device; give one --target")
         return (triton_configs if form is ReportFormat.TRITON else python_file)(every[0])
+    from asmtune.report.page import report_html
+
     return report_html(every)

@@ -16,7 +16,7 @@ import typer
 
 from asmtune.base.errors import InputError
 from asmtune.cli.output import check_destinations
-from asmtune.core.keys.rules import BucketRules
+from asmtune.core.keys.buckets import BucketRules
 from asmtune.report.cells import ReportTable, plain_table
 from asmtune.triton_api.interpreter import INTERPRET, is_interpreting
 

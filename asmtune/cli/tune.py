@@ -102,8 +102,8 @@ def tune(
     """Find the fastest config of a kernel on this machine's GPU, and keep it in the store.
 
     Without a shape all of the module's SHAPES are tuned. What the store knows is not tuned
-    again, so that a command that was interrupted or killed goes on where it was when it is
-    given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
+    again, so that a command that was interrupted or killed goes on with the next shape when it
+    is given again. Exits with 1 where a shape could not be tuned. With --from the keys that a
     program met are tuned without the program; KERNEL then chooses those of one kernel.
 
     FILE.py:FUNCTION tunes the launches of a host function, as a program that imports the file
@@ -212,7 +212,7 @@ def _exit(results: Sequence[TuningResult], count: int, *, interrupted: bool) -> 
     """End with the code of an interrupted run, or of one in which a shape failed."""
     if interrupted:
         left = f"{len(results)} of {count} shapes are done"
-        again = "what was timed is kept: the same command, given again, goes on from there"
+        again = "they are stored: the same command, given again, tunes the others"
         print_line(f"asmtune: interrupted: {left}; {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     if any(result.outcome == "failed" for result in results):

@@ -19,6 +19,5 @@ child process (`child_main`) and kills it at a time limit. The child looks the c
 `artifacts` (the cache on disk, whose `seals` others cannot make), compiles what is missing, stores
 it, and reads it: a child that cannot write to the cache sends the artifact back with the outcome.
 TTIR and sketches lie beside the artifacts, for other shapes and processes. `load` makes a launch of
-an artifact, or hands one to Triton's own next launch, `disassembly` makes its SASS; `source`
-identifies a kernel's source.
+an artifact, or hands one to Triton's own next launch; `source` identifies a kernel's source.
 """

@@ -328,7 +328,7 @@ def _oracle_problem(module: ModuleType, name: str) -> Callable[[Shape, str, str]
 
 def _with_index_values(make: Callable[[], Problem]) -> Problem:
     """Make a problem on meta tensors, with what its index tensors would hold."""
-    from asmtune.core.meta_values import MetaValues
+    from asmtune.core.assumed_tensors import MetaValues
 
     with MetaValues() as known:
         problem = make()

@@ -1,15 +1,26 @@
-"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader."""
+"""A kernel's PTX, SASS or AMDGCN by line, with what is known of each line: the view of a reader.
+
+SASS comes from the `nvdisasm` that ships with Triton. It takes a third to half a second per kernel
+of 500 to 2,000 instructions, most of it the tool's start (triton 3.6, nvdisasm 12.8). So only
+configs that somebody looks at are disassembled.
+"""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import Final, Literal
 
+from rich.console import Group as Lines
+from rich.text import Text
+
+from asmtune.base.child import temporary_files
 from asmtune.base.errors import ParseError
-from asmtune.compile.disassembly import disassemble
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
@@ -18,7 +29,7 @@ from asmtune.core.records.verdicts import Verdict
 from asmtune.ir.asm.amdgcn import amdgcn_kernel, parse_amdgcn
 from asmtune.ir.asm.amdgpu import classify_amdgpu
 from asmtune.ir.asm.counts import hottest_loop
-from asmtune.ir.asm.nvptx import OpClass, classify
+from asmtune.ir.asm.nvptx import Group, OpClass, classify, group_of
 from asmtune.ir.asm.program import AsmFunction, Instruction, Listing
 from asmtune.ir.asm.ptx import parse_ptx, ptx_kernel
 from asmtune.ir.asm.sass import classify_sass, parse_sass, relocated
@@ -80,6 +91,55 @@ class CodeView:
     files: Mapping[int, str]
     hot: HotLoop | None
     notes: tuple[str, ...]
+
+
+STYLES: Final = {
+    Group.TENSOR: "green",
+    Group.COPY: "cyan",
+    Group.SHARED: "blue",
+    Group.GLOBAL: "magenta",
+    Group.BARRIER: "yellow",
+    Group.BRANCH: "bright_black",
+    Group.SPILL: "red",
+    Group.OTHER: "",
+}
+"""Colours of a terminal, by group."""
+
+
+def hot_loop(view: CodeView) -> Lines:
+    """Tabulate the hottest loop, each line with its source line and class."""
+    notes = [Text(note, "yellow") for note in view.notes]
+    if view.hot is None:
+        return Lines(Text("It has no loop."), *notes)
+    hot = view.hot
+    title = f"Hottest loop in {view.language}: depth {hot.depth}, {hot.instructions} instructions"
+    title += "" if hot.times is None else f", {hot.times:,.4g} trips a program"
+    lines = [line for line in view.lines if line.hot]
+    files = [view.files[index] for index in _files(lines) if index in view.files]
+    if files:
+        title += f"; lines of {', '.join(PurePath(name).name for name in files)}"
+    width = max(len(_source(line, lines)) for line in lines)
+    # A terminal breaks lines at spaces, and a wgmma lists a hundred registers without one.
+    codes = (line.text.replace(",%", ", %") for line in lines)
+    sources = (f"{_source(line, lines):>{width}}" for line in lines)
+    texts = (f"{source}  {code}" for source, code in zip(sources, codes, strict=True))
+    shown = [Text(text, _style(line)) for text, line in zip(texts, lines, strict=True)]
+    return Lines(Text(title, "italic"), *notes, *shown)
+
+
+def _files(lines: list[CodeLine]) -> list[int]:
+    return list(dict.fromkeys(line.source[0] for line in lines if line.source is not None))
+
+
+def _source(line: CodeLine, lines: list[CodeLine]) -> str:
+    """Format a source line as `44`; with a dot for the second file, `.263`."""
+    if line.source is None:
+        return ""
+    return "." * _files(lines).index(line.source[0]) + str(line.source[1])
+
+
+def _style(line: CodeLine) -> str:
+    return "bold" if line.kind is None else STYLES[group_of(line.kind)]
 
 
 _CLASS_OF: Final[Mapping[Language, Callable[[str], OpClass]]] = {
@@ -254,3 +314,47 @@ class CodeReader:
 
     def _work(self, config: Config, artifact: Artifact) -> Work:
         return self._judge.work(config, artifact.outputs["ttir"])
+
+
+STAGE: Final = "sass"
+"""The stage of a failure to disassemble."""
+
+TIMEOUT_S: Final = 30.0
+
+_SHOWN: Final = 400  # characters of the tool's own message
+
+
+def disassemble(cubin: bytes, timeout_s: float = TIMEOUT_S) -> str | Failure:
+    """Run `nvdisasm -g -c` on an ELF file: code with labels, and source lines if it has some.
+
+    The tool is ended after `timeout_s` seconds.
+    """
+    from asmtune.triton_api.compiler import disassembler
+
+    try:
+        tool = disassembler()
+    except (RuntimeError, OSError) as error:
+        detail = f"{error}; install triton with its tools, or set TRITON_NVDISASM_PATH"
+        return Failure(STAGE, "tool", detail)
+    with temporary_files(), tempfile.TemporaryDirectory(prefix="asmtune-") as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(cubin)
+        try:
+            done = subprocess.run(
+                [tool, "-g", "-c", str(path)],
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        except subprocess.TimeoutExpired as error:
+            detail = f"nvdisasm took too long: {error.timeout:g} s for {len(cubin):,} bytes"
+            return Failure(STAGE, "timeout", detail)
+        except OSError as error:
+            return Failure(STAGE, "tool", f"{tool}: {error.strerror or error}")
+    text = done.stdout.decode(errors="replace")
+    if done.returncode:
+        message = " ".join((done.stderr.decode(errors="replace") or text).split())
+        message = message.replace(str(path), "the cubin")[:_SHOWN]
+        return Failure(STAGE, "nvdisasm", f"nvdisasm ended with {done.returncode}: {message}")
+    return text

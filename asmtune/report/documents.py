@@ -1,4 +1,4 @@
-"""Prune reports as JSON and CSV text, and read back from JSON."""
+"""Prune reports as JSON and CSV text."""
 
 from __future__ import annotations
 
@@ -6,21 +6,11 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, Final
 
-from asmtune.base.errors import InputError
-from asmtune.base.json_codec import (
-    JsonCodec,
-    expected,
-    names_of,
-    parse_json,
-    scalar_of,
-    to_json,
-)
-from asmtune.base.limited_read import MIB, read_limited
+from asmtune.base.json_codec import to_json
 from asmtune.core.config import Config
-from asmtune.core.records.verdicts import Features, PruneReport, Verdict
+from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.report.cells import cell, dtype_words, number, spreadsheet_text, words
 
 FORMAT: Final = "asmtune-prune-report"
@@ -130,78 +120,3 @@ def dropped_rows(report: PruneReport) -> list[dict[str, Any]]:
         {"stage": stage, "reason": reason, "configs": count}
         for (stage, reason), count in report.dropped().items()
     ]
-
-
-_STAGES: Final = (None, "rules", "estimate", "sketch", "compile", "score")
-
-
-def is_report(path: Path) -> bool:
-    """Return whether a file begins as a report does; a pipe is not read."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return FORMAT.encode() in file.read(len(FORMAT) + 32)
-    except OSError:
-        return False
-
-
-def read_reports(path: Path) -> list[PruneReport]:
-    """Read the reports of a file, one a target.
-
-    Raises:
-        InputError: it cannot be read, is no such file, is of a newer version, or a field is
-            missing, unknown or wrong; names the file and the field.
-    """
-    try:
-        document = parse_json(read_limited(path, 1024 * MIB))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except ValueError as error:
-        raise InputError(f"{path}: not whole JSON ({error}); write the report again") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(
-            f"{path}: no report: expected the JSON of `asmtune prune-report --format json`"
-        )
-    version = document.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
-        raise InputError(
-            f"{path}: version {version!r}, and this asmtune reads 1 to {VERSION}: upgrade asmtune"
-        )
-    try:
-        values = document.get("reports")
-        if not isinstance(values, list):
-            raise expected("a list", "reports", values)
-        reports = [_report(value, f"reports[{index}]") for index, value in enumerate(values)]
-    except InputError as error:
-        raise InputError(f"{path}: {error}; write the report again") from error
-    if not reports:
-        raise InputError(f"{path}: it holds no report; write it again")
-    return reports
-
-
-def _report(value: Any, where: str) -> PruneReport:
-    if isinstance(value, dict):
-        for derived in ("counts", "dropped", "stored"):  # `PruneReport` derives them again
-            value.pop(derived, None)
-    return _CODEC.read(PruneReport, value, where)
-
-
-def _features(value: Any, where: str) -> Features:
-    return Features(_CODEC.read(dict[str, float], value, where))
-
-
-def _config(value: Any, where: str) -> Config:
-    values = names_of(value, where)
-    return Config.from_dict({n: scalar_of(v, f"{where}.{n}") for n, v in values.items()})
-
-
-def _check_stage(name: str, value: Any, where: str) -> None:
-    if name == "dropped_at" and value not in _STAGES:
-        raise expected("the stage of the funnel", where, value)
-
-
-_CODEC: Final = JsonCodec(
-    decoders={Features: _features, Config: _config},
-    check=_check_stage,
-)

@@ -21,7 +21,7 @@ from asmtune.core.records.verdicts import PruneReport, Verdict
 from asmtune.predict.features.catalog import FEATURES
 from asmtune.report.cells import dtype_words, heading
 from asmtune.report.documents import dropped_rows, triton_config
-from asmtune.report.explain.record import TERMS
+from asmtune.report.explain import TERMS
 from asmtune.report.tables import COLUMNS, TIME, headline, is_guess, worth
 
 _VERDICT: Final = {

@@ -113,8 +113,8 @@ def print_tuned(request: TuningRequest, choice: Choice, key: tuple[Any, ...]) ->
 def whole_record(key: TuneKey, expected: Provenance) -> TuneRecord | None:
     """Read the whole record of a key whose config alone was read before."""
     from asmtune.base.settings import Settings
+    from asmtune.store.interchange import find_tuned
     from asmtune.store.safe_store import open_user_store
-    from asmtune.store.shipped import find_tuned
 
     store = open_user_store(Settings.from_environment())
     return find_tuned(key, expected, store).record

@@ -12,20 +12,15 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, true
 
 from asmtune.base.errors import StoreError
-from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
-from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
+from asmtune.core.records.tuned import Provenance, TuneKey, TuneRecord
 from asmtune.store import codec, tables
-from asmtune.store.interchange import UNTIMED, KeyedConfigs, merged
 from asmtune.store.lookup import (
-    EarlierOutcomes,
     RecordSummary,
     StoredPrediction,
     StoreFinding,
     StoreLookup,
     StoreWarning,
     judge,
-    merge_outcomes,
     preferred,
 )
 from asmtune.store.neighbours import KeyIndex
@@ -38,8 +33,6 @@ from asmtune.store.tables import (
     matching,
     of_key,
     predictions,
-    seeds,
-    trials,
 )
 from asmtune.store.transactions import Database, unlimited
 
@@ -182,7 +175,7 @@ class Store(Database):
     def save(self, record: TuneRecord) -> None:
         """Save a record in place of an older one of the same key and Triton, whole or not at all.
 
-        The outcomes of the key's unfinished runs and its prediction are deleted.
+        The key's prediction is deleted.
         """
         self.save_all([record])
 
@@ -218,8 +211,7 @@ class Store(Database):
             if stored is None or stored.value is None or stored.row.id == replaced:
                 tables.put(connection, [row])
                 return record
-            for table in (trials, predictions):
-                connection.execute(delete(table).where(of_key(table, record.key)))
+            connection.execute(delete(predictions).where(of_key(predictions, record.key)))
             return stored.value
 
         return self.transact(write, writes=True)
@@ -227,11 +219,10 @@ class Store(Database):
     def clear(self, kernel: str | None = None, device: str | None = None) -> int:
         """Delete all records, or those of a kernel, a device or both, and count them.
 
-        Outcomes of unfinished runs and predictions go with them; seeds, which are of all devices,
-        where no device is named.
+        Predictions go with them.
         """
         count = 0
-        for table in tables.OF_RECORDS if device is None else (keys, trials, predictions):
+        for table in tables.OF_RECORDS:
             condition = matching(table, kernel, device)
             some = partial(tables.delete_some, table=table, condition=condition)
             while deleted := self.transact(some, writes=True):
@@ -258,30 +249,6 @@ class Store(Database):
             return [StoreFinding("file", str(error))]
         return found
 
-    def save_outcomes(
-        self,
-        key: TuneKey,
-        provenance: Provenance,
-        measurements: Iterable[Measurement] = (),
-        failures: Iterable[tuple[Config, Failure]] = (),
-    ) -> None:
-        """Save outcomes of a run that has not ended; committed when this returns."""
-        timed, failed = tuple(measurements), tuple(failures)
-        if configs := [*(one.config for one in timed), *(config for config, _ in failed)]:
-            row = codec.row_of(TuneRecord(key, configs[0], timed, provenance, failed))
-            self.transact(lambda c: c.execute(insert(trials), row).close(), writes=True)
-
-    def earlier_outcomes(self, key: TuneKey, expected: Provenance) -> EarlierOutcomes:
-        """Return the outcomes of earlier runs of a key that are valid for `expected`.
-
-        They come from runs that have not ended, with the same source and Triton
-        (major.minor), and from the key's record where only its space differs. The newest
-        outcome of a config counts. A damaged row is left out.
-        """
-        batches = list(self._select(tables.WHOLE, trials, of_key(trials, key)))
-        stored = (row.value for row in self._load(key) if row.value is not None)
-        return merge_outcomes(stored, batches, expected)
-
     def save_prediction(self, prediction: StoredPrediction) -> None:
         """Save a prediction, unless the key has a valid record."""
         row = codec.row_of(prediction.as_record)
@@ -304,28 +271,6 @@ class Store(Database):
         """Yield the predictions of keys not tuned since, by kernel and device."""
         condition = matching(predictions, kernel, device)
         return map(StoredPrediction.of, self._select(tables.WHOLE, predictions, condition))
-
-    def save_seeds(self, entries: Iterable[KeyedConfigs]) -> int:
-        """Save configs before earlier ones of equal keys; return how many, equal ones once."""
-        made = merged((entry.key, config) for entry in entries for config in entry.configs)
-        records = [
-            TuneRecord(one.key, config, (), UNTIMED) for one in made for config in one.configs
-        ]
-        rows = [*map(codec.row_of, reversed(records))]
-
-        def write(connection: Connection) -> None:
-            for row in rows:
-                same = (seeds.c[name] == row[name] for name in ("digest", "winner"))
-                connection.execute(delete(seeds).where(*same))
-                connection.execute(insert(seeds), row)
-
-        self.transact(write, writes=True)
-        return len(rows)
-
-    def seeds(self, kernel: str) -> list[KeyedConfigs]:
-        """Return a kernel's seeds; of each key those first that were saved last."""
-        found = list(self._select(tables.HEADS, seeds, matching(seeds, kernel, None)))
-        return merged((one.key, one.winner) for one in reversed(found))
 
 
 def _file_damage(connection: Connection) -> list[StoreFinding]:

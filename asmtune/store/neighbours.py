@@ -52,14 +52,15 @@ def neighbours(
 ) -> list[Neighbour]:
     """Sort the records that may serve a key, nearest first.
 
-    First the same key on a device of the same architecture, then other shapes of this device,
-    then what other devices have. Devices are sorted by architecture, SMs and bandwidth (`apart`);
-    of one device the nearest shape comes first. Between an H100 and an H200 the same key's config
-    keeps 0.98 of the best speed, another shape's of one device 0.5 to 0.8.
+    First the same key on a device of the same architecture, then other shapes of this device and
+    the key itself, whose record is stale, then what other devices have. Devices are sorted by
+    architecture, SMs and bandwidth (`apart`); of one device the nearest shape comes first. Between
+    an H100 and an H200 the same key's config keeps 0.98 of the best speed, another shape's of one
+    device 0.5 to 0.8.
 
     Args:
-        records: of any keys; those of another kernel or dtypes, of the key itself, and of
-            a device that nothing is known of are left out.
+        records: of any keys; those of another kernel or dtypes, and of a device that nothing is
+            known of are left out.
         key: the key that they are to serve.
         here: the target of the key's device; without it other devices are left out.
     """
@@ -80,7 +81,7 @@ def _neighbour(
     targets: Mapping[str, Target | None],
 ) -> Neighbour | None:
     own = record.key
-    if (own.kernel, dict(own.dtypes)) != (key.kernel, dict(key.dtypes)) or own == key:
+    if (own.kernel, dict(own.dtypes)) != (key.kernel, dict(key.dtypes)):
         return None
     shape_away = distance(own.shape, key.shape)
     if own.device == key.device:

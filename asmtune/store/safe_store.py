@@ -34,7 +34,7 @@ from asmtune.store.lease import (
     Watch,
     acquire_lease,
 )
-from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
+from asmtune.store.lookup import StoreLookup, StoreWarning
 from asmtune.store.places import translated
 from asmtune.store.sqlite_file import BESIDE, OwnThreadError, store_exists
 
@@ -118,10 +118,7 @@ class SafeStore:
     records = _guarded(Store.records, list)
     devices = _guarded(Store.devices, list)
     near = _guarded(Store.near, list)
-    seeds = _guarded(Store.seeds, list)
     save = _guarded(Store.save, lambda: None, "writes")
-    earlier_outcomes = _guarded(Store.earlier_outcomes, EarlierOutcomes)
-    save_outcomes = _guarded(Store.save_outcomes, lambda: None, "writes")
     find_prediction = _guarded(Store.find_prediction, lambda: None)
     save_prediction = _guarded(Store.save_prediction, lambda: None, "writes")
 

@@ -8,9 +8,7 @@ damaged row is returned with its problem, and the store decides what to do about
 Tables:
 
     keys           tuned keys, a row for each minor version of Triton
-    trials         timings and failures of runs that have not ended, a row a batch
     predictions    configs that nobody has timed: of the model, or of launches too small to tune
-    seeds          configs of other origin, which a search times first, a row each
     leases         keys that a process is tuning now
     meta           the schema's version
 """
@@ -91,14 +89,10 @@ def _of_records(name: str, *unique: str) -> Table:
 
 
 keys = _of_records("keys", "digest", "triton")
-# Rows are only added, and deleted when the run's record is saved, so that writers never wait
-# for each other. The newest outcome of a config counts.
-trials = _of_records("trials")
 # Not in `keys`: a config that was never timed must not replace one that was.
 predictions = _of_records("predictions", "digest")
-seeds = _of_records("seeds")
 
-OF_RECORDS: Final = (keys, trials, predictions, seeds)
+OF_RECORDS: Final = (keys, predictions)
 
 meta = Table(
     "meta",
@@ -215,7 +209,6 @@ class Reading(NamedTuple, Generic[_T]):
 _ALL: Final = (*codec.HEAD, *codec.OUTCOMES)
 WHOLE: Final = Reading(_ALL, codec.read_row, BATCH)
 FASTEST: Final = Reading(_ALL, partial(codec.read_row, fastest=NEAREST), BATCH)
-HEADS: Final = Reading(codec.HEAD, codec.read_head, MANY)
 SUMMARIES: Final = Reading(codec.HEAD, RecordSummary.of_head, MANY)
 
 
@@ -277,8 +270,7 @@ def put(connection: Connection, batch: Sequence[dict[str, Any]]) -> None:
         are_kept |= stays
         replaced += [] if stays else [row_id]
     connection.execute(delete(keys).where(keys.c.id.in_(replaced)))
-    for table in (trials, predictions):
-        connection.execute(delete(table).where(table.c.digest.in_(sources)))
+    connection.execute(delete(predictions).where(predictions.c.digest.in_(sources)))
     if are_kept:
         _let_keys_have_several(connection)
     connection.execute(insert(keys), [*rows.values()])
@@ -287,16 +279,16 @@ def put(connection: Connection, batch: Sequence[dict[str, Any]]) -> None:
 def _let_keys_have_several(connection: Connection) -> None:
     """Give tables of version 1 the index of version 2: theirs allows one record of a key."""
     if connection.dialect.name == "sqlite":
-        if connection.exec_driver_sql("PRAGMA user_version").scalar_one() == SCHEMA_VERSION:
+        if connection.exec_driver_sql("PRAGMA user_version").scalar_one() > 1:
             return
-        connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.exec_driver_sql("PRAGMA user_version = 2")
     else:
         # Another process may be at it: the lock makes it wait, and then nothing is left to do.
         connection.exec_driver_sql("LOCK TABLE meta")
         known = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version"))
-        if known.scalar() == str(SCHEMA_VERSION):
+        if known.scalar() != "1":
             return
-    connection.execute(meta.update().values(value=str(SCHEMA_VERSION)))
+    connection.execute(meta.update().values(value="2"))
     (index,) = (index for index in keys.indexes if index.unique)
     index.drop(connection)
     index.create(connection)

@@ -320,8 +320,11 @@ class Database:
         """Set a file of ours aside where the error means damage; raise other errors again."""
         if seen is None or identity(path) != seen:
             return  # another process is setting it aside, has done so, or has deleted it
-        if not (isinstance(error, DamagedStoreError) and self.sets_aside and is_ours(path)):
-            raise error
+        try:
+            if not (isinstance(error, DamagedStoreError) and self.sets_aside and is_ours(path)):
+                raise error
+        except FileNotFoundError:
+            return  # another process has just set it aside
         set_aside(path, seen, error.detail, self.patience_s)
 
     def once(self, work: Callable[[Connection], _T], *, writes: bool = False) -> _T:

@@ -7,8 +7,7 @@ config will have. `Tuner` answers it with a `TuningResult`: it looks into the st
 lease of the key, or waits for the process that holds it, and runs a `Session`. A session judges
 all configs before compiling (`initial_state`), opens the bench, and runs the stages (`stages`):
 the search (`search`), which compiles in the background (`background_compiler`) while the GPU
-times, and the finals. `run_log` writes the trace, reports
-progress, and stores timings as they come, so that an interrupted run continues where it was.
+times, and the finals. `listener` hears of it, writes the trace and reports progress.
 Where nothing is known of the device, or nothing can be read, `unranked` compiles and times all
 configs by Triton's own means. `options` are the user's choices.
 """

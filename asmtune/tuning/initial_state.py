@@ -1,16 +1,15 @@
-"""The state that a search begins with: sketches, earlier runs, and records of other keys."""
+"""The state that a search begins with: sketches, and seeds of other keys' records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
+from asmtune.core.records.tuned import TuneKey, TuneRecord
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.features.sketch.reader import can_sketch
 from asmtune.predict.prune.flow import Funnel
@@ -20,51 +19,28 @@ from asmtune.predict.prune.rounds import WORTH_IT, SketchRounds, thinned
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.store.codec import config_text
-from asmtune.store.interchange import KeyedConfigs
-from asmtune.store.lookup import EarlierOutcomes
-from asmtune.store.neighbours import distance, neighbours
+from asmtune.store.neighbours import neighbours
 from asmtune.triton_api.user_state import carried
 from asmtune.tuning.options import Effort
-from asmtune.tuning.search.state import PriorTimings
 
 MOST_SEEDS: Final = 6
 """Configs of other shapes and devices that go into the first batch; half of them may be of other
 devices, or all where this device has no record. The 6 best of the same key on an H100 or H200 kept
 0.997 of the best speed with 8 timings on the other, the 2 best 0.996."""
 
-MOST_IMPORTED: Final = 8
-"""Imported configs that go into the first batch, before those."""
-
 BEST_OF_EACH: Final = 2
 """Number of a record's fastest configs that are seeds; of the same code and key more."""
 
 
-@dataclass(frozen=True)
-class Experience:
-    """Experience with other shapes of a kernel, and with other devices.
-
-    Attributes:
-        seeds: good on other shapes or devices, the nearest record's first.
-        imported: seeds of other origin, those of the key first.
-    """
-
-    seeds: tuple[Config, ...] = ()
-    imported: tuple[Config, ...] = ()
-
-
-def experience(
-    records: Collection[TuneRecord],
-    key: TuneKey,
-    here: Target | None = None,
-    imported: Iterable[KeyedConfigs] = (),
-) -> Experience:
-    """Collect experience from records of the key's kernel and dtypes, in order of `neighbours`.
+def seeds_of(
+    records: Collection[TuneRecord], key: TuneKey, here: Target | None = None
+) -> tuple[Config, ...]:
+    """Return configs that were good on other shapes or devices, the nearest record's first.
 
     Args:
-        records: of any keys.
+        records: of any keys; those of the key's kernel and dtypes count, in order of `neighbours`.
         key: the key to be tuned.
         here: the device's target; without it other devices are left out.
-        imported: configs of the key's kernel; those of its device, dtypes and shape come first.
     """
     near = neighbours(records, key, here)
     most = MOST_SEEDS // 2 if any(one.is_here for one in near) else MOST_SEEDS
@@ -79,15 +55,7 @@ def experience(
             fresh = fresh[: most - elsewhere]
             elsewhere += len(fresh)
         seeds |= dict.fromkeys(fresh)
-    by_nearness = sorted(imported, key=lambda entry: _remoteness(entry.key, key))
-    configs = tuple(config for entry in by_nearness for config in entry.configs)
-    return Experience(tuple(seeds)[:MOST_SEEDS], configs)
-
-
-def _remoteness(one: TuneKey, key: TuneKey) -> tuple[bool, bool, float]:
-    """Return a sort key: those of imported configs may lack dtypes."""
-    dtypes = dict(one.dtypes) not in ({}, dict(key.dtypes))
-    return one.device != key.device, dtypes, distance(one.shape, key.shape)
+    return tuple(seeds)[:MOST_SEEDS]
 
 
 MOST_SKETCHES: Final = 384
@@ -100,11 +68,6 @@ SHARES: Final = (0.25, 0.6, 1.0)
 first round, and compiled during the others. In a replay of 5 shapes of a GEMM with 674 configs
 `balanced` kept 0.9999 of the best speed with 77 compiles, as with a first round of 0.4; with 0.15
 it kept 0.993, and with all rounds before the first batch 1.0 with 128 compiles."""
-
-T = TypeVar("T")
-
-_PASSING: Final = frozenset({"timeout", "memory", "lost", "crash", "grid", "arguments"})
-"""Kinds of failures that may be the machine's doing, or of another launch: tried again."""
 
 
 FOR_A_WORKER: Final = 2
@@ -221,55 +184,14 @@ def first_ranking(
     return ranking
 
 
-def known_to(
-    configs: Sequence[Config], remembered: EarlierOutcomes, experience: Experience
-) -> tuple[PriorTimings, dict[Config, Measurement], list[str]]:
-    """Select what earlier runs and other keys know of these configs.
+def own_seeds(configs: Sequence[Config], seeds: Iterable[Config]) -> tuple[Config, ...]:
+    """Return the space's own configs that equal seeds, behind those of hand-edited IR.
 
     A config of the store has no `pre_hook`; the space's own takes its place. One with a derived
-    cap, which is not of the space, is left out: it is derived again. Hand-edited configs go first
-    among the seeds: no model can predict them.
-
-    Returns:
-        What the search begins with, timings of earlier runs, and notes on where it is from.
+    cap, which is not of the space, is left out: it is derived again. No model can predict
+    hand-edited configs.
     """
     own = {config_text(config): config for config in configs}
-    by_config = _keyed(((m.config, m) for m in remembered.measurements), own)
-    measured = {config: replace(m, config=config) for config, m in by_config.items()}
-    imported, near = _imported(configs, experience), _own(experience.seeds, own)
+    near = [mine for config in seeds if (mine := own.get(config_text(config))) is not None]
     edited = (config for config in configs if config.ir_override is not None)
-    notes: list[str] = []
-    if experience.imported:
-        notes += [
-            f"imported configs that are in the space: {len(imported)}; the first are timed first"
-        ]
-    if measured:
-        notes += [f"timings of earlier runs that are taken over: {len(measured)}"]
-    prior = PriorTimings(
-        seeds=tuple(dict.fromkeys([*edited, *imported[:MOST_IMPORTED], *near])),
-        timings={config: m.median_us for config, m in measured.items()},
-        failures=_keyed(((c, f) for c, f in remembered.failures if f.kind not in _PASSING), own),
-    )
-    return prior, measured, notes
-
-
-def _imported(configs: Sequence[Config], experience: Experience) -> list[Config]:
-    """Select the configs that equal an imported one in all values that the space has."""
-    names = {name for config in configs for name in config.to_dict()}
-
-    def text(config: Config) -> str:
-        values = {name: value for name, value in config.to_dict().items() if name in names}
-        return config_text(Config.from_dict(values))
-
-    own = {config_text(config): config for config in configs}
-    equal = (own.get(text(config)) for config in experience.imported)
-    return list(dict.fromkeys(config for config in equal if config is not None))
-
-
-def _own(configs: Iterable[Config], own: Mapping[str, Config]) -> list[Config]:
-    return [mine for config in configs if (mine := own.get(config_text(config))) is not None]
-
-
-def _keyed(items: Iterable[tuple[Config, T]], own: Mapping[str, Config]) -> dict[Config, T]:
-    placed = ((own.get(config_text(config)), value) for config, value in items)
-    return {config: value for config, value in placed if config is not None}
+    return tuple(dict.fromkeys([*edited, *near]))

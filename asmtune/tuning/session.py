@@ -33,24 +33,15 @@ from asmtune.predict.prune.places import sampled_works
 from asmtune.predict.prune.tiles import HeldTilesWarning
 from asmtune.predict.score.scorer import Scorer
 from asmtune.predict.score.scorers import for_target
-from asmtune.store.lookup import EarlierOutcomes
-from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import Ending, Header
 from asmtune.tuning.background_compiler import BackgroundCompiler, StragglerTimer
-from asmtune.tuning.initial_state import (
-    Experience,
-    FirstRanking,
-    first_ranking,
-    is_short,
-    known_to,
-)
-from asmtune.tuning.listener import TuningListener
+from asmtune.tuning.initial_state import FirstRanking, first_ranking, is_short, own_seeds
+from asmtune.tuning.listener import RunWatch, TuningListener, tell_of_failures
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, TuningResult
-from asmtune.tuning.run_log import RunWatch, tell_of_failures
 from asmtune.tuning.search.base import Predictor, Strategy
+from asmtune.tuning.search.model import WholeList, make_strategy
 from asmtune.tuning.search.state import SearchState
-from asmtune.tuning.search.strategies import WholeList, make_strategy
 from asmtune.tuning.stages import BenchTimer, FinalDecision, SearchSetup, Stages
 
 
@@ -68,15 +59,13 @@ Opener = Callable[[BenchSetup], Bench]
 class Session:
     """Tunes one request.
 
-    What its funnel has compiled serves all problems of equal specialisation. Its store takes
-    single timings as they come, and has those of runs that were cut off. The `opener` opens the
-    bench, `open_bench` if None.
+    What its funnel has compiled serves all problems of equal specialisation. Its `seeds` are
+    configs that were good on other shapes. The `opener` opens the bench, `open_bench` if None.
     """
 
     funnel: Funnel
     options: TuneOptions
-    store: SafeStore
-    experience: Experience = field(default_factory=Experience)
+    seeds: tuple[Config, ...] = ()
     listener: TuningListener = field(default_factory=TuningListener)
     opener: Opener | None = None
 
@@ -98,8 +87,7 @@ class Session:
         front.warm()
         with ExitStack() as stack:
             header = self._header(request, default)
-            watch = RunWatch(funnel, header, self.listener, self.store, request.expected)
-            stack.enter_context(watch)
+            watch = stack.enter_context(RunWatch(funnel, header, self.listener))
             hooked = request.is_hooked
             touched = request.problem.arguments.values() if hooked else ()
             # The front end runs hooks, before the bench saves the arguments and after.
@@ -107,14 +95,13 @@ class Session:
             with watch.timed_stage("foresee"):
                 self._require_repeatable(front.works([default]))
                 configs = self._configs(request, funnel, front, watch)
-                wanted = (*self.experience.imported, *self.experience.seeds)
-                ranking = first_ranking(funnel, front, configs, self.options.effort, wanted)
+                ranking = first_ranking(funnel, front, configs, self.options.effort, self.seeds)
                 stack.callback(ranking.close)
                 if (count := len(ranking.verdicts)) < len(configs):
                     watch.note(
                         f"{count:,} of {len(configs):,} configs are searched, drawn at random"
                     )
-                state, known = self._state(request, ranking, front, watch)
+                state = self._state(request, ranking, front, watch)
                 search = self._search(funnel, ranking, state, stragglers, watch)
                 stack.callback(search.compiler.close)
                 if not hooked:
@@ -129,8 +116,7 @@ class Session:
                 bench = stack.enter_context(closing(self._bench(front, effects)))
             cache = ArtifactCache.of(funnel.settings)
             covers = partial(_covers, effects, front)
-            timer = BenchTimer(bench, cache, default, watch.measured, covers, front.slots)
-            timer.measurements.update(known)
+            timer = BenchTimer(bench, cache, default, covers, front.slots)
             stages = Stages(funnel, front, state, timer, self.options, watch)
             ranking.start()
             reason = stages.search(search)
@@ -220,19 +206,14 @@ class Session:
 
     def _state(
         self, request: TuningRequest, ranking: FirstRanking, front: ProblemAnalysis, watch: RunWatch
-    ) -> tuple[SearchState, dict[Config, Measurement]]:
-        """Make the state that the search begins with; return it with timings of earlier runs."""
+    ) -> SearchState:
+        """Make the state that the search begins with."""
         default = request.space.first(**request.problem.shape)
         configs = [verdict.config for verdict in ranking.verdicts]
         for note in (*_grid_notes(ranking.verdicts), *steering_notes(front.works([default]))):
             watch.note(note)
-        remembered = EarlierOutcomes()
-        if not self.options.force:
-            remembered = self.store.earlier_outcomes(request.key, watch.expected)
-        prior, measured, notes = known_to(configs, remembered, self.experience)
-        for note in notes:
-            watch.note(note)
-        return SearchState(ranking.verdicts, default, prior, later=ranking.later), measured
+        seeds = own_seeds(configs, self.seeds)
+        return SearchState(ranking.verdicts, default, seeds, later=ranking.later)
 
     def _bench(self, front: ProblemAnalysis, effects: Effects) -> Bench:
         options = self.options
@@ -276,7 +257,7 @@ class Session:
         refused = [(v.config, v.failure) for v in state.initial.values() if v.failure is not None]
         failures = (*state.failures.items(), *lost, *refused[:MOST_REFUSED])
         record = TuneRecord(
-            request.key, decision.winner.config, (*measured.values(),), watch.expected, failures
+            request.key, decision.winner.config, (*measured.values(),), request.expected, failures
         )
         default = finals.get(state.default)
         ending = Ending(

@@ -29,8 +29,8 @@ from asmtune.measure.timing.race import winner
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.tuning.background_compiler import BackgroundCompiler
+from asmtune.tuning.listener import RunWatch
 from asmtune.tuning.options import TuneOptions
-from asmtune.tuning.run_log import RunWatch
 from asmtune.tuning.search.base import Limits, SearchResult, Strategy
 from asmtune.tuning.search.loop import batch_of, run
 from asmtune.tuning.search.state import SearchState
@@ -47,15 +47,13 @@ _UNSAVED: Final = Failure(
 class BenchTimer:
     """Times verdicts of one problem; the default config first, since it gives the reference.
 
-    `watch` is called with every outcome as soon as it is known. `covers` says whether the bench
-    saves and checks all that a config may write, `slots` where its programs write. `measurements`
-    holds timings of all trials by config; earlier runs' may be put there.
+    `covers` says whether the bench saves and checks all that a config may write, `slots` where its
+    programs write. `measurements` holds timings of all trials by config.
     """
 
     bench: Bench
     cache: ArtifactCache
     default: Config
-    watch: Callable[[Sequence[Outcome]], None]
     covers: Callable[[Config], bool]
     slots: Callable[[Config], ConfigSlots]
     measurements: dict[Config, Measurement] = field(default_factory=dict)
@@ -82,7 +80,6 @@ class BenchTimer:
         outcomes.update(self.bench.trial(entrants) if entrants else ())
         results = [(verdict.config, outcomes[verdict.config]) for verdict in verdicts]
         self.measurements.update((c, o) for c, o in results if isinstance(o, Measurement))
-        self.watch(results)
         return results
 
     def final(self, verdicts: Sequence[Verdict]) -> list[Outcome]:
@@ -180,8 +177,8 @@ class SearchSetup:
 
     def first_batch(self) -> list[Config]:
         """Return what the search will compile first."""
-        opening = self.state.opening(self.limits.finalists)
-        return batch_of(self.strategy.propose(self.state), self.state, self.limits, opening)
+        proposal = self.strategy.propose(self.state)
+        return batch_of(proposal, self.state, self.limits, self.state.opening())
 
 
 @dataclass(frozen=True)
@@ -238,9 +235,7 @@ class Stages:
         chosen: dict[object, Verdict] = {}
         for verdict in self.state.finalists(len(self.state.timings)):
             config = verdict.config
-            timing = self.timer.measurements.get(config)
-            # One of an earlier run has samples of its own.
-            code = config if timing is None else timing.samples_us
+            code = self.timer.measurements[config].samples_us
             if config == self.state.default:
                 chosen[code] = verdict
             elif len(chosen) < most:

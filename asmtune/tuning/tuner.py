@@ -35,11 +35,11 @@ from asmtune.measure.timing.nvml import NO_GPU, device_name
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.picking import first_pick
 from asmtune.predict.score.scorers import make_scorer
+from asmtune.store.interchange import find_tuned, shipped_of
 from asmtune.store.lookup import StoredPrediction
 from asmtune.store.safe_store import SafeStore, open_user_store
-from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.triton_api.user_state import outside, searching
-from asmtune.tuning.initial_state import experience
+from asmtune.tuning.initial_state import seeds_of
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import Choices, TuneOptions
 from asmtune.tuning.request import (
@@ -293,13 +293,13 @@ class Tuner:
 
     def _session(self, request: TuningRequest) -> Session:
         kernel = request.key.kernel
-        records = [*self.store.near(request.key), *shipped_of(kernel)]
-        imported = self.store.seeds(kernel)
+        known = [*self.store.near(request.key), *shipped_of(kernel)]
+        # What is tuned anew by force shall not depend on what was found before.
+        records = [r for r in known if not (self.options.force and r.key == request.key)]
         return Session(
             funnel=self.funnel,
             options=self.options,
-            store=self.store,
-            experience=experience(records, request.key, self.funnel.target, imported),
+            seeds=seeds_of(records, request.key, self.funnel.target),
             listener=self.listener,
             opener=self.opener,
         )
@@ -313,8 +313,8 @@ def _preserved_from_hooks(request: TuningRequest) -> AbstractContextManager[Any]
 def tune(problem: Problem, space: Any = None, **choices: Unpack[Choices]) -> TuneRecord:
     """Find the fastest config of a space for one launch, and return its record.
 
-    A record that the store has is taken from it; a new one is stored. An interrupted run continues
-    where it was when it is started again.
+    A record that the store has is taken from it; a new one is stored. What an interrupted run has
+    compiled serves the next.
 
     Args:
         problem: the launch.

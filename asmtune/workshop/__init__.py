@@ -5,7 +5,7 @@ and never another wing; the core names wings as text alone: commands in `cli.app
 `asmtune/__init__`.
 
 kernel_checks  is a kernel right, and why not: `check_kernel`, `asmtune diagnose` and `new`
-regression     has a kernel become slower or less exact: `asmtune bench`, `check`, `accuracy`
+regression     has a kernel become slower: `asmtune bench`, `check`
 roofline       how near is a kernel to a machine's limits: `asmtune roofline`
 lowprec        scales of FP8, and errors through a model
 runs           what did a tuning run do: `asmtune runs`

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asmtune.base.errors import ParseError
-from asmtune.compile.disassembly import disassemble
 from asmtune.ir.asm.nvptx import OpClass
 from asmtune.ir.asm.program import AsmFunction, Listing
 from asmtune.ir.asm.sass import classify_sass, parse_sass, sass_loop_role
+from asmtune.report.code import disassemble
 
 ARCHES = (80, 90, 100, 120)
 TILE = {"BM": 64, "BN": 64, "BK": 32, "ACC": tl.float32}

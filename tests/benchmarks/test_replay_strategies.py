@@ -12,7 +12,7 @@ from asmtune.core.hardware.model import Target
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.tuning.search.base import BatchSizes
-from asmtune.tuning.search.strategies import STRATEGIES
+from asmtune.tuning.search.model import STRATEGIES
 from asmtune.workshop.replay.oracle import load_oracle
 from benchmarks.replay_strategies import (
     PlanResult,

@@ -45,9 +45,8 @@ prune-report {{}}/plain.py:plan | defines no 'plan'; did you mean plain?
 prune-report {{}}/plain.py:not_a_kernel | is not a Triton kernel
 prune-report {{}}/raises.py | raises.py, line 1: ZeroDivisionError
 prune-report {{}}/ | a folder; name a Python file in it
-prune-report {{}}/gone.json | gone.json: cannot be read
-prune-report {TIMINGS} | timings.json: no report: expected the JSON of
-prune-report {{}}/deep.json | nested too deeply
+prune-report {{}}/gone.json | gone.json: no such file
+prune-report {{}}/list.json | list.json: not a Python file
 {MATMUL} --target H200 --target "NVIDIA H200" | a device is given twice
 {MATMUL} --target {{}} | cannot be read
 targets show H2000 | target 'H2000' is unknown; did you mean H200?

@@ -229,11 +229,11 @@ def test_verify_exits_with_1(filled: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """A sound store exits with 0; damaged rows and a malformed shipped file with 1, all named."""
     assert run("verify").stdout == ""
     with Store.open(filled) as store:
-        store.save_outcomes(record(7).key, record(7).provenance, record(7).measurements)
+        store.save_prediction(StoredPrediction.of(record(7)))
     damaged, cut = (key_digest(record(m).key) for m in (2, 7))
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         connection.execute("UPDATE keys SET winner = '' WHERE digest = ?", (damaged,))
-        connection.execute("UPDATE trials SET winner = '' WHERE id = (SELECT max(id) FROM trials)")
+        connection.execute("UPDATE predictions SET winner = '' WHERE digest = ?", (cut,))
 
     def malformed() -> Any:
         raise InputError("asmtune.shipped/x.json: not JSON")

@@ -20,7 +20,6 @@ PLAIN = (
     [
         ("tune", "{}/doubled.py"),
         ("bench", "{}/doubled.py", "-o", "{}/run.json"),
-        ("accuracy", "{}/doubled.py"),
         ("targets", "show"),
         ("model", "collect", "{}/doubled.py", "--output", "{}/timings.json"),
     ],

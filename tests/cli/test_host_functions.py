@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 import torch
+import triton
 
 import asmtune
 from asmtune import asm_autotune
 from asmtune.base.errors import ArgumentTypeError
-from asmtune.base.settings import Settings
 from asmtune.core.assumed_import import importing_for
 from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import import_module
 from asmtune.runtime.offline.host_functions import assumed_gpu, only_launch
-from asmtune.store.database import Store
 from tests.command_lines import Commands
 from tests.sample_kernels import scale
 
@@ -110,14 +109,12 @@ def test_axes_of_a_host_function(commands: Commands, file: Path) -> None:
     assert "--grid" in commands.refused("prune-report", f"{file}:fixed", *named)
 
 
-def test_equal_launches_are_one(commands: Commands, file: Path, tmp_path: Path) -> None:
-    """Each launch that differs is reported, also when it is read; `explain` takes one alone."""
+def test_equal_launches_are_one(commands: Commands, file: Path) -> None:
+    """Each launch that differs is reported; `explain` takes one alone."""
     arguments = (f"{file}:twice", "--arg", "x=fp16[512]", "--arg", "y=fp16[64]")
-    path = str(tmp_path / "two.json")
-    assert commands.run("prune-report", *arguments, "--format", "json", "-o", path).code == 0
-    found = json.loads(Path(path).read_text())["reports"]
+    found = reports(commands, *arguments)
     assert [report["verdicts"][0]["features"]["programs"] for report in found] == [4, 1, 8]
-    titles = commands.run("prune-report", path).out.splitlines()
+    titles = commands.run("prune-report", *arguments).out.splitlines()
     assert sum(line.startswith("double ") for line in titles) == 3
     assert "3 launches" in commands.refused("explain", *arguments)
     chart = json.loads(commands.run("roofline", *arguments, "--format", "json").out)
@@ -212,41 +209,17 @@ def test_a_function_in_python() -> None:
     assert "triton" in sys.modules
 
 
-def test_a_report_leads_on(commands: Commands, file: Path, tmp_path: Path) -> None:
-    """The kept configs are code that runs, and seeds of the kernel that is named."""
-    saved = tmp_path / "report.json"
+def test_a_report_leads_on(commands: Commands, file: Path) -> None:
+    """The kept configs of a report are code that runs."""
     named = ("--axis", "BLOCK=64,256", "--arg", "x=fp16[4096]", "--keep", "2")
-    ran = commands.run(
-        "prune-report", f"{file}:follows", *named, "--format", "json", "-o", str(saved)
-    )
-    assert ran.code == 0, ran
-    kept = [
-        v["config"] for v in json.loads(saved.read_text())["reports"][0]["verdicts"] if v["kept"]
-    ]
+    (report,) = reports(commands, f"{file}:follows", *named)
+    kept = [verdict["config"] for verdict in report["verdicts"] if verdict["kept"]]
+    asked = ("prune-report", f"{file}:follows", *named, "--format")
+    listed = eval(commands.run(*asked, "triton-configs").out, {"triton": triton})
     scope: dict[str, Any] = {}
-    code = commands.run("prune-report", str(saved), "--format", "python").out
-    exec(code, scope)  # what the command has just printed
-    assert [asmtune.Config.of(one).to_dict() for one in scope["CONFIGS"]] == kept
-    assert "--kernel hosts.double" in commands.refused("import", str(saved)).replace(
-        "mm.", "hosts."
-    )
-    assert commands.run("import", str(saved), "--kernel", "hosts.double").code == 0
-    (entry,) = Store.open(Settings.from_environment().store_where).seeds("hosts.double")
-    assert [config.to_dict() for config in entry.configs] == kept
-
-
-def test_seeds_are_of_the_named_kernel(commands: Commands, file: Path, tmp_path: Path) -> None:
-    """Of a report of several kernels, `import` takes those of the kernel that is named."""
-    host = "\n@triton.jit\ndef halve(x, n, BLOCK: tl.constexpr):\n    tl.store(x, n / 2)\n"
-    host += "def pair(x):\n    fixed(x)\n    halve[(1,)](x, x.numel(), BLOCK=1)\n"
-    file.write_text(FILE + host)
-    saved = str(tmp_path / "pair.json")
-    given = ("--arg", "x=fp16[512]", "--format", "json", "-o", saved)
-    assert commands.run("prune-report", f"{file}:pair", *given).code == 0
-    assert "halve, " not in commands.run("import", saved, "--kernel", "hosts.halve").err
-    (entry,) = Store.open(Settings.from_environment().store_where).seeds("hosts.halve")
-    assert entry.key.shape == {"n": 512, "BLOCK": 1}
-    assert "it has double, halve" in commands.refused("import", saved, "--kernel", "hosts.other")
+    exec(commands.run(*asked, "python").out, scope)  # what the command has just printed
+    for configs in (listed, scope["CONFIGS"]):
+        assert [asmtune.Config.of(one).to_dict() for one in configs] == kept
 
 
 def test_a_warmup_under_a_rule(commands: Commands, file: Path) -> None:

@@ -108,17 +108,6 @@ def test_compile(commands: Commands) -> None:
     assert (whole["compiled"], whole["counts"]["compiled"]) == (None, 8)
 
 
-def test_a_saved_report(commands: Commands) -> None:
-    """A report that was saved as JSON is shown again in any format, findings included."""
-    small = (*SMALL, "--keep", "1")
-    (commands.folder / "saved.json").write_text(commands.run(*small, "--format", "json").out)
-    for form in ("json", "csv", "text"):
-        again = commands.run("prune-report", "{}/saved.json", "--format", form, "--check")
-        assert (again.code, again.err) == (0, "")
-        if form != "json":  # which holds the seconds of each run
-            assert again.out == commands.run(*small, "--format", form).out
-
-
 @pytest.mark.parametrize(
     ("kernel", "axes", "says"),
     [

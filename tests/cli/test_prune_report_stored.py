@@ -67,10 +67,7 @@ def verdict_on(report: dict[str, Any], config: Config) -> dict[str, Any]:
 def test_it_is_kept_and_ranked_on_each_target(
     commands: Commands, record: TuneRecord, tmp_path: Path
 ) -> None:
-    """Where one rank is kept, the record's config is kept too, with its own rank and a mark.
-
-    Its JSON is shown again with the marked row.
-    """
+    """Where one rank is kept, the record's config is kept too, with its own rank and a mark."""
     save(tmp_path, replace(record, winner=LAST))
     targets = ("--target", "H200", "--target", "A100", "--keep", "1", "--shape", "n=100")
     reports = reported(commands, *stored(record, *targets))
@@ -82,14 +79,11 @@ def test_it_is_kept_and_ranked_on_each_target(
         assert report["stored"] == LAST.to_dict()
         assert "stored" not in plain[target]
         assert own["reasons"][-1]["rule"] == "stored"
-    saved = str(commands.folder / "saved.json")
-    assert commands.run(*stored(record, *targets, "--format", "json", "-o", saved)).code == 0
-    text = commands.run("prune-report", saved).out
+    text = commands.run(*stored(record, *targets)).out
     assert sum(line.startswith(" stored") and "256" in line for line in text.splitlines()) == 2
     for target in ("H200", "A100"):
         assert f"{target}: stored {LAST}: rank 4 of 4, " in text
         assert f"{target}: stored: config of the record" in text
-    assert "--stored is for kernels" in commands.refused(*stored(record, kernel=saved))
 
 
 def test_what_names_no_config_of_the_space(commands: Commands, record: TuneRecord) -> None:

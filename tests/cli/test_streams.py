@@ -21,8 +21,14 @@ from asmtune.report.cells import plain_table
 from tests.command_lines import Commands
 
 GOLDEN = Path(__file__).parents[1] / "report" / "golden"
-REPORT = ("prune-report", str(GOLDEN / "one.json"))
-HTML = (*REPORT, "--format", "html")
+TABLE = ("targets",)
+PAGE = ("targets", "show", "H200", "--format", "json")
+REPORT = """
+from tests.report.widths import reports_of
+from asmtune.cli.output import write_result
+from asmtune.report.tables import prune_table
+write_result(prune_table(reports_of("one")))
+"""
 
 
 def shell(
@@ -41,7 +47,7 @@ def shell(
 
 
 @pytest.mark.slow(seconds=4)
-@pytest.mark.parametrize("arguments", [("model", "features"), ("--help",), HTML])
+@pytest.mark.parametrize("arguments", [("model", "features"), ("--help",), PAGE])
 def test_a_stdout_that_fails(arguments: tuple[str, ...]) -> None:
     """A closed stdout and a full device are one line and exit code 1; a gone reader is 141."""
     for to, reason in ((">&-", "Bad file descriptor"), ("> /dev/full", "No space left on device")):
@@ -54,23 +60,23 @@ def test_a_stdout_that_fails(arguments: tuple[str, ...]) -> None:
 
 
 def test_encodings_without_lines() -> None:
-    """A table is written whatever the encoding lacks; a page is UTF-8 everywhere."""
+    """A table is written whatever the encoding lacks; a document is UTF-8 everywhere."""
     ascii_only = {"PYTHONIOENCODING": "ascii"}
-    ran = shell("asmtune", *REPORT, env=ascii_only)
+    ran = shell("asmtune", *TABLE, env=ascii_only)
     assert (ran.returncode, ran.stderr, ran.stdout.isascii()) == (0, "", True)
-    pages = [shell("asmtune", *HTML, env=env).stdout for env in (ascii_only, None)]
+    pages = [shell("asmtune", *PAGE, env=env).stdout for env in (ascii_only, None)]
     assert pages[0] == pages[1] != ""
     ran = shell("asmtune", "prune-report", "größe→", env=ascii_only)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
 
 
-def on_terminal(columns: int, *arguments: str, **env: str) -> str:
-    """What a command prints on a terminal of so many columns, without the codes of colours."""
+def on_terminal(columns: int, **env: str) -> str:
+    """A report on a terminal of so many columns, without the codes of colours."""
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     given = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "asmtune", *arguments],
+        [sys.executable, "-c", REPORT],
         stdin=writer,
         stdout=writer,
         stderr=subprocess.DEVNULL,
@@ -105,8 +111,8 @@ def _read(reader: int) -> bytes:
     ],
 )
 def test_the_terminal_sets_the_width(columns: int, env: dict[str, str], shown_as: int) -> None:
-    """A saved report is shown as committed; without a width a terminal has 80 columns."""
-    lines = [line.rstrip() for line in on_terminal(columns, *REPORT, **env).splitlines()]
+    """A report is shown as committed; without a width a terminal has 80 columns."""
+    lines = [line.rstrip() for line in on_terminal(columns, **env).splitlines()]
     wanted = (GOLDEN / f"one_{shown_as}.txt").read_text(encoding="utf-8")
     assert "\n".join(lines) + "\n" == wanted
 

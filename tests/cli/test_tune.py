@@ -241,9 +241,7 @@ def test_ctrl_c(workshop: FakeWorkshop, commands: Commands) -> None:
     ran = commands.run("tune", "{}/doubled.py")
     assert ran.code == 130
     assert "n=4096" in ran.out
-    assert (
-        "interrupted: 1 of 2 shapes are done; what was timed is kept: the same command" in ran.err
-    )
+    assert "interrupted: 1 of 2 shapes are done; they are stored: the same command" in ran.err
     workshop.answers, workshop.jobs = [interrupted], []
     ran = commands.run("tune", "{}/doubled.py")
     assert (ran.code, ran.out) == (130, "")

@@ -1,4 +1,4 @@
-"""A process of its own, with a store, a history and seeds of its own, that picks one config a key.
+"""A process of its own, with a store and a history of its own, that picks one config a key.
 
 Call: `python deterministic_process.py HISTORY SEED N...`; prints the picks as JSON.
 """
@@ -13,14 +13,12 @@ from typing import Any
 import torch
 
 from asmtune.base.settings import Settings
-from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.misses.resolver import Resolver
 from asmtune.runtime.options import DecoratorOptions
 from asmtune.store.database import Store
-from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import StoredPrediction
 from asmtune.tuning.request import TuningRequest, key_of, provenance
 from tests import tuning_support as support
@@ -37,7 +35,7 @@ def request(n: int) -> TuningRequest:
 
 
 def remember(numbers: random.Random) -> None:
-    """Keep records of other shapes, a prediction for each key, and seeds: all at random."""
+    """Keep records of other shapes and a prediction for each key, all at random."""
     configs = list(SPACE.configs())
     with Store.open(Settings.from_environment().store_where) as store:
         for power in range(4, 10):
@@ -53,8 +51,6 @@ def remember(numbers: random.Random) -> None:
             at = request(1 << power)
             made = provenance(at.problem, at.space)
             store.save_prediction(StoredPrediction(at.key, numbers.choice(configs), 1.0, made))
-            pick: Config = numbers.choice(configs)
-            store.save_seeds([KeyedConfigs(at.key, (pick,))])
 
 
 def main(history: int, seed: int, sizes: list[int]) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def test_bad_switches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow(seconds=20)
 def test_two_processes_with_other_histories(tmp_path: Path) -> None:
-    """Processes with other stores, histories, seeds and cores pick the same configs."""
+    """Processes with other stores, histories and cores pick the same configs."""
     answers = []
     for number, (history, seed) in enumerate(((0, 0), (1, 7))):
         env = {

@@ -15,7 +15,7 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning
-from asmtune.store import interchange, shipped
+from asmtune.store import interchange
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
 from asmtune.tuning import request
@@ -43,8 +43,8 @@ def record(at: TuningRequest, winner: Config, us: float = 5.0) -> TuneRecord:
 def ship(monkeypatch: pytest.MonkeyPatch, *records: TuneRecord) -> None:
     """Has asmtune come with records."""
     text = text_of(records).encode()
-    monkeypatch.setattr(shipped, "_files", lambda: {"some.json": text})
-    monkeypatch.setattr(shipped, "_parsed", lambda name: interchange.loads(text, name))
+    monkeypatch.setattr(interchange, "_files", lambda: {"some.json": text})
+    monkeypatch.setattr(interchange, "_parsed", lambda name: interchange.loads(text, name))
 
 
 def closed(*_: Any) -> Tuner:
@@ -336,11 +336,11 @@ def test_a_foreign_record_that_comes_while_tuning(host: Host) -> None:
     class Raced(type(tuner.store)):  # type: ignore[misc]
         """A store into which another process puts a record when the lease is taken."""
 
-        def earlier_outcomes(self, *args: Any) -> Any:
+        def near(self, *args: Any) -> Any:
             """Save a foreign record before the session reads."""
             with store(host) as opened:
                 opened.save(hostile(miss(), HOSTILE[0]))
-            return super().earlier_outcomes(*args)
+            return super().near(*args)
 
     raced = replace(tuner, store=Raced(str(host.folder / "store.sqlite")))
     request._warned.clear()

@@ -15,7 +15,6 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from asmtune.base.settings import Settings
-from asmtune.compile.disassembly import disassemble
 from asmtune.compile.lower import Lowering, LowerRequest
 from asmtune.core.config import Config
 from asmtune.core.hardware.shipped import load_target
@@ -30,6 +29,7 @@ from asmtune.kernels import (
     matmul,
 )
 from asmtune.kernels._attention_spec import backward_inputs
+from asmtune.report.code import disassemble
 from asmtune.runtime.options import numbers
 from tests.interpreter import Interpreter
 from tests.kernels.gluon_machine import Machine, MachineError

@@ -20,9 +20,8 @@ from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.interchange import abridged
+from asmtune.store.interchange import abridged, shipped_lookup
 from asmtune.store.lookup import StoreLookup, differences
-from asmtune.store.shipped import shipped_lookup
 from benchmarks.kernels.identities import DEVICE, OURS, Identity, identities
 from benchmarks.kernels.plan import Place, Plan
 from benchmarks.kernels.ship import (

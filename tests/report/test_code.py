@@ -33,7 +33,6 @@ PLAIN = Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_s
 SQUEEZED = Config(
     {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=2, maxnreg=96
 )
-SUM = Config({"BLOCK": 1024})
 
 Views = Callable[[Problem, Config, str], tuple[CodeView, CodeView]]
 

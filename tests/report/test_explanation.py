@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from asmtune.base.settings import Settings
-from asmtune.base.text import amount
 from asmtune.compile.artifacts import ArtifactCache
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
@@ -22,11 +20,10 @@ from asmtune.core.space.space import Space
 from asmtune.predict.features.reader import ProfileReader
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.score.keep import Keep
-from asmtune.predict.score.roofline import predict, suggestions
+from asmtune.predict.score.roofline import suggestions
 from asmtune.predict.score.scorers import make_scorer
 from asmtune.report.code import CodeReader
-from asmtune.report.explain.record import Code, Explained, compared
-from asmtune.report.explain.text import explanation
+from asmtune.report.explain import Code, Explained, explanation
 from tests.sample_kernels import product_problem
 
 TILE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
@@ -62,7 +59,7 @@ def gathered(
         reading = ProfileReader(target).reading(found)
         code: Code | None = CodeReader(problem, target).assembly(config, found)
     tried = suggestions(verdict, report.verdicts)
-    return Explained(report, verdict, target, tried, reading=reading, code=code)
+    return Explained(report, verdict, tried, reading=reading, code=code)
 
 
 def printed(explained: Explained) -> str:
@@ -70,16 +67,6 @@ def printed(explained: Explained) -> str:
     text = io.StringIO()
     Console(file=text, width=300).print(explanation(explained))
     return text.getvalue()
-
-
-@pytest.fixture
-def against(target: Target, settings: Settings) -> Explained:
-    """A product without pipelining against one with, a third and one that fails beside them."""
-    problem = product_problem()
-    report = judged(problem, [DEEP, FLAT, SPILLS, ROOMY, NONE], target, settings)
-    explained = gathered(problem, report, FLAT, target, settings)
-    other = verdict_of(report, DEEP)
-    return replace(explained, comparison=compared(explained.verdict, other, "the one", target))
 
 
 def test_a_product(target: Target, settings: Settings) -> None:
@@ -159,44 +146,6 @@ def test_a_config_below_the_cut(target: Target, settings: Settings) -> None:
     assert f"rank {verdict.rank} by roofline, 1 are kept" in text
     times = f"predicted {verdict.predicted_us:.1f} us; the last kept, rank 1, "
     assert f"{times}{first.predicted_us:.1f} us" in text
-
-
-def test_terms_are_the_difference_of_the_times(against: Explained) -> None:
-    """All terms together are the whole difference, and each is the roofline's own."""
-    comparison = against.comparison
-    assert comparison is not None
-    own, other = against.verdict, comparison.other
-    assert own.features is not None
-    assert other.features is not None
-    whole = predict(own.features, against.target).us - predict(other.features, against.target).us
-    assert sum(term.difference for term in comparison.terms) == pytest.approx(whole)
-    mine = predict(own.features, against.target).terms_us
-    assert {term.name: term.own for term in comparison.terms} == mine
-    largest = [abs(term.difference) for term in comparison.terms]
-    assert largest == sorted(largest, reverse=True)
-
-
-def test_sentences_have_the_numbers_of_the_features(against: Explained) -> None:
-    """Times, shares, terms and features in the text are those of the two configs."""
-    comparison, text = against.comparison, printed(against)
-    assert comparison is not None
-    own, other = against.verdict, comparison.other
-    slower = own.predicted_us - other.predicted_us
-    told = f"predicted {own.predicted_us:.1f} us against {other.predicted_us:.1f} us: "
-    assert f"{told}{slower:.1f} us slower ({own.predicted_us / other.predicted_us - 1:.0%})" in text
-    assert "differs in: num_stages 1 -> 4" in text
-    found = re.findall(r"^  ([+-][\d.]+) us (.*?) \(([\d.]+) against ([\d.]+)\)", text, re.M)
-    assert len(found) == len(comparison.telling) > 0
-    for difference, _, mine, its in found:
-        assert float(difference) == pytest.approx(float(mine) - float(its), abs=0.11)
-    assert found[0][1] == "waiting that nothing hides"
-    table = text[text.index("What differs") : text.index("Resources")]
-    rows = {cells[0]: cells[1:] for cells in map(_cells, table.splitlines()) if len(cells) == 3}
-    for pair in comparison.features:
-        assert rows[pair.meaning] == [amount(pair.own, pair.unit), amount(pair.other, pair.unit)]
-        assert pair.own != pair.other
-    assert "Shared memory a program, as launched." in rows
-    assert "Programs of the launch." not in rows
 
 
 def _cells(line: str) -> list[str]:

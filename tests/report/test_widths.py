@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from widths import (
-    GOLDEN,
     SAVED,
     WIDTHS,
     assert_whole,
     golden_path,
     parts_of,
     rendered,
+    reports_of,
     saved_report,
     words_of,
 )
@@ -18,7 +18,6 @@ from widths import (
 from asmtune.core.config import varying
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.report.cells import plain_table
-from asmtune.report.documents import read_reports
 from asmtune.report.tables import prune_table
 
 NARROW = (24, 40)
@@ -45,7 +44,7 @@ def figures(report: PruneReport) -> set[str]:
 @pytest.mark.parametrize("name", SAVED)
 def test_a_saved_report_is_whole(name: str, width: int) -> None:
     """What matters of each kept config is shown, under the name of its axis."""
-    reports = read_reports(GOLDEN / f"{name}.json")
+    reports = reports_of(name)
     needed = set[str]().union(*map(figures, reports)) | {report.target for report in reports}
     text = assert_whole(prune_table(reports), width, needed)
     axes = varying(list(dict.fromkeys(v.config for report in reports for v in report.kept)))
@@ -59,7 +58,7 @@ def test_below_sixty_columns(name: str, width: int) -> None:
     text = saved_report(name, width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    first = read_reports(GOLDEN / f"{name}.json")[0].kept[0]
+    first = reports_of(name)[0].kept[0]
     assert f"{first.predicted_us:.1f}" in text
 
 

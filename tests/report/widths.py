@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections.abc import Iterable
@@ -11,7 +12,9 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.console import Console
 
-from asmtune.report.documents import read_reports
+from asmtune.base.json_codec import JsonCodec
+from asmtune.core.config import Config
+from asmtune.core.records.verdicts import Features, PruneReport
 from asmtune.report.tables import prune_table
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -23,6 +26,20 @@ WIDTHS = (60, 80, 120, 200)
 WIDEST = 100_000
 
 
+_CODEC = JsonCodec(
+    decoders={
+        Config: lambda value, _: Config.from_dict(value),
+        Features: lambda value, _: Features(value),
+    }
+)
+
+
+def reports_of(name: str) -> list[PruneReport]:
+    """Read the reports of a document."""
+    document = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return [_CODEC.read(PruneReport, one, "report") for one in document["reports"]]
+
+
 def rendered(renderable: object, width: int) -> str:
     """Render as a terminal of so many columns shows it, without colours."""
     text = io.StringIO()
@@ -32,7 +49,7 @@ def rendered(renderable: object, width: int) -> str:
 
 def saved_report(name: str, width: int) -> str:
     """Render a saved report."""
-    return rendered(prune_table(read_reports(GOLDEN / f"{name}.json")), width)
+    return rendered(prune_table(reports_of(name)), width)
 
 
 def golden_path(name: str, width: int) -> Path:

@@ -23,7 +23,7 @@ from asmtune.predict.score.roofline import (
 )
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.report.explain.record import TERMS
+from asmtune.report.explain import TERMS
 
 H200 = load_target("H200")
 CYCLES = st.floats(0, 1e7)

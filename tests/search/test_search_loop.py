@@ -17,8 +17,8 @@ from asmtune.core.records.verdicts import Features, Reason, Verdict
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.search.base import BatchSizes, Limits, Proposal, SearchResult
 from asmtune.tuning.search.loop import batch_of, run
-from asmtune.tuning.search.state import PRIOR_GAIN, PriorTimings, SearchState
-from asmtune.tuning.search.strategies import make_strategy
+from asmtune.tuning.search.model import make_strategy
+from asmtune.tuning.search.state import PRIOR_GAIN, SearchState
 
 SPACE = grid(5, 5)
 DEFAULT, BEST = SPACE[0], Config({"A": 128, "B": 64})
@@ -56,7 +56,7 @@ def test_workers_compile_while_the_gpu_times() -> None:
 def test_default_and_seeds_come_first() -> None:
     """The first batch and the first trial begin with the default and the seeds, in this order."""
     bench, default, seeds = Bench(TIME), SPACE[13], (SPACE[20], SPACE[9])
-    searched(SearchState(foreseen(SPACE), default, PriorTimings(seeds=seeds)), bench)
+    searched(SearchState(foreseen(SPACE), default, seeds), bench)
     (_, batch), (_, trial) = bench.events[0], bench.events[3]
     assert batch[:3] == trial[:3] == [default, *seeds]
     assert len(batch) == PACE.first
@@ -100,17 +100,6 @@ def test_seconds_spent() -> None:
     assert [name for name, _ in bench.events][-1] == "trial"
     assert state.pending
     assert ended.finalists
-
-
-def test_known_timings_are_reused() -> None:
-    """What an earlier run timed is not timed again, but the default; the best are compiled."""
-    known = {config: TIME(config) for config in SPACE[:20]}
-    bench, state = Bench(TIME), SearchState(foreseen(SPACE), DEFAULT, PriorTimings(timings=known))
-    ended = searched(state, bench, Limits(finalists=3))
-    assert sorted(map(str, bench.noted("trial"))) == sorted(map(str, [DEFAULT, *SPACE[20:]]))
-    fastest = sorted(SPACE[1:20], key=TIME)[:3]
-    assert set(bench.noted("start")) == {DEFAULT, *fastest, *SPACE[20:]}
-    assert ended.finalists[0].config == BEST
 
 
 def test_nothing_compiles() -> None:

@@ -16,9 +16,8 @@ from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.vectors import features_read
 from asmtune.tuning.search.base import Axes, BatchSizes, Limits, Predictor
 from asmtune.tuning.search.loop import run
-from asmtune.tuning.search.model import ConfigPoints, covering
+from asmtune.tuning.search.model import ConfigPoints, covering, make_strategy
 from asmtune.tuning.search.state import SearchState
-from asmtune.tuning.search.strategies import make_strategy
 
 TARGET = load_target("H200")
 SPACE = grid(8, 8)

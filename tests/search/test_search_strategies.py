@@ -12,8 +12,8 @@ from search_machines import Bench, Time, bowl, foreseen, grid
 from asmtune.core.config import Config
 from asmtune.tuning.search.base import BatchSizes, Limits, SearchResult
 from asmtune.tuning.search.loop import run
+from asmtune.tuning.search.model import make_strategy
 from asmtune.tuning.search.state import SearchState
-from asmtune.tuning.search.strategies import make_strategy
 
 SPACE = grid(6, 6, 6)
 BEST = Config({"A": 256, "B": 32, "C": 128})

@@ -19,7 +19,6 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import codec, tables, transactions
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lease import Claim, LeaseIntervals
 from asmtune.store.lookup import StoredPrediction, StoreWarning
 from asmtune.store.safe_store import SafeStore
@@ -27,23 +26,21 @@ from asmtune.store.safe_store import SafeStore
 Damage = Callable[[bytes, st.DataObject], bytes]
 
 RECORDS = [record(m) for m in range(12)]
-UNFINISHED = record(50)
+GUESS = StoredPrediction(record(50).key, record().winner, 6.25, PROVENANCE)
 
 
 def fill(path: Path) -> Path:
-    """Make a store of twelve records, an unfinished run and a lease."""
+    """Make a store of twelve records, a prediction and a lease."""
     with Store.open(path) as store:
         store.save_all(RECORDS)
-        store.save_outcomes(
-            UNFINISHED.key, PROVENANCE, UNFINISHED.measurements, UNFINISHED.failures
-        )
-        Claim(UNFINISHED.key, PROVENANCE).take(store)
+        store.save_prediction(GUESS)
+        Claim(GUESS.key, PROVENANCE).take(store)
     return path
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A store of twelve records, an unfinished run and a lease."""
+    """A store of twelve records, a prediction and a lease."""
     return fill(tmp_path / "store.sqlite")
 
 
@@ -64,10 +61,9 @@ def use(store: Store) -> None:
     store.lookup(RECORDS[5].key, PROVENANCE)
     store.records()
     store.verify()
-    for key in (RECORDS[6].key, UNFINISHED.key):
-        store.earlier_outcomes(key, PROVENANCE)
-        store.save_outcomes(key, PROVENANCE, UNFINISHED.measurements)
-    claim = Claim(UNFINISHED.key, PROVENANCE)
+    store.find_prediction(GUESS.key, PROVENANCE)
+    store.save_prediction(GUESS)
+    claim = Claim(GUESS.key, PROVENANCE)
     claim.read(store)
     claim.take(store)
     claim.beat(store)
@@ -148,7 +144,7 @@ def changed_digits(sound: bytes, data: st.DataObject) -> bytes:
 @settings(deadline=None, max_examples=40)
 @given(data=st.data(), damage=st.sampled_from([overwritten, changed_digits]))
 def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage) -> None:
-    """Whatever bytes changed, a hit is the record that was saved, and a timing the one taken."""
+    """Whatever bytes changed, a hit is the record that was saved, or the prediction."""
     with memory_folder() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", StoreWarning)
         path = Path(folder) / "store.sqlite"
@@ -157,9 +153,7 @@ def test_never_a_wrong_config(sound: bytes, data: st.DataObject, damage: Damage)
             for saved in RECORDS:
                 found = store.lookup(saved.key, PROVENANCE)
                 assert found.outcome != "hit" or found.record == saved
-            known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
-            assert set(known.measurements) <= set(UNFINISHED.measurements)
-            assert set(known.failures) <= set(UNFINISHED.failures)
+            assert store.find_prediction(GUESS.key, PROVENANCE) in (None, GUESS)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -215,7 +209,7 @@ def test_a_fresh_file_of_another_process_is_not_set_aside(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "says"),
-    [(4, r"newer asmtune \(schema 4, this one knows 2\); upgrade"), (-1, "schema version -1")],
+    [(4, r"newer asmtune \(schema 4, this one knows 3\); upgrade"), (-1, "schema version -1")],
 )
 def test_other_versions(path: Path, version: int, says: str) -> None:
     """A store of a newer asmtune is refused and keeps every byte; others are damage."""
@@ -278,23 +272,13 @@ def test_damaged_rows(tmp_path: Path) -> None:
 
 
 def test_damage_of_what_is_no_record(path: Path) -> None:
-    """A damaged batch, prediction or seed is found by verify, left out and deleted."""
-    guess = StoredPrediction(record(60).key, record().winner, 6.25, PROVENANCE)
+    """A damaged prediction is found by verify, left out and deleted."""
+    execute(path, "UPDATE predictions SET winner = replace(winner, '1', '2')")
     with Store.open(path) as store:
-        store.save_outcomes(UNFINISHED.key, PROVENANCE, RECORDS[0].measurements[:1])
-        store.save_prediction(guess)
-        store.save_seeds([KeyedConfigs(UNFINISHED.key, (record().winner,))])
-        for table in ("trials", "predictions", "seeds"):
-            execute(path, f"UPDATE {table} SET winner = replace(winner, '1', '2') WHERE id = 1")
-        assert [finding.problem for finding in store.verify()] == [SEAL] * 3
+        assert [finding.problem for finding in store.verify()] == [SEAL]
     with Store.open(path, on_corrupt="set_aside") as store:
-        with pytest.warns(StoreWarning, match="1 damaged rows of trials.*deleted"):
-            known = store.earlier_outcomes(UNFINISHED.key, PROVENANCE)
-        assert (known.measurements, known.failures) == (RECORDS[0].measurements[:1], ())
         with pytest.warns(StoreWarning, match="1 damaged rows of predictions.*deleted"):
-            assert store.find_prediction(guess.key, PROVENANCE) is None
-        with pytest.warns(StoreWarning, match="1 damaged rows of seeds.*deleted"):
-            assert store.seeds(UNFINISHED.key.kernel) == []
+            assert store.find_prediction(GUESS.key, PROVENANCE) is None
         assert store.verify() == []
         store.save(record(99, measurements=()))
         (finding,) = store.verify()
@@ -307,7 +291,7 @@ def test_damaged_lease(path: Path, change: str) -> None:
     """A lease whose row is damaged is taken, and holds nobody up."""
     execute(path, f"UPDATE leases SET {change}")
     safe = SafeStore(str(path), wait_s=20, pace=LeaseIntervals(stale_s=0.1))
-    with safe.lease(UNFINISHED.key, PROVENANCE) as lease:
+    with safe.lease(GUESS.key, PROVENANCE) as lease:
         assert lease.mine
 
 

@@ -19,7 +19,6 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, TuneKey, TuneRecord
 from asmtune.store.codec import key_digest
 from asmtune.store.database import Store
-from asmtune.store.interchange import KeyedConfigs
 from asmtune.store.lookup import StoredPrediction
 
 SMALL_CONFIG = Config({"BLOCK_M": 32})
@@ -126,22 +125,3 @@ def test_private_from_the_start(tmp_path: Path) -> None:
             shutil.rmtree(path.parent)
     finally:
         os.umask(before)
-
-
-def test_seeds(store: Store) -> None:
-    """Seeds of a key come once each, those saved last first, and go with their kernel."""
-    one, other = record().key, TuneKey("pkg.matmul", {}, {}, "")
-    block = [Config({"BLOCK": size}) for size in range(4)]
-    assert store.save_seeds([KeyedConfigs(one, (block[0], block[1], block[0]))]) == 2
-    assert store.save_seeds([KeyedConfigs(other, (block[3],)), KeyedConfigs(one, (block[2],))]) == 2
-    assert store.save_seeds([KeyedConfigs(one, (block[1],))]) == 1
-    found = {key_digest(entry.key): entry.configs for entry in store.seeds("pkg.matmul")}
-    assert found == {
-        key_digest(one): (block[1], block[2], block[0]),
-        key_digest(other): (block[3],),
-    }
-    assert (store.seeds("pkg.other"), store.records(), store.verify()) == ([], [], [])
-    store.clear("pkg.matmul", "NVIDIA H200")
-    assert len(store.seeds("pkg.matmul")) == 2
-    store.clear("pkg.matmul")
-    assert store.seeds("pkg.matmul") == []

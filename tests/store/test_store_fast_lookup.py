@@ -20,8 +20,8 @@ from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import tables
 from asmtune.store.codec import row_of
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import FastAnswer, StoredConfig, fast_lookup
-from asmtune.store.lookup import StoredPrediction
+from asmtune.store.lookup import FastAnswer, StoredConfig, StoredPrediction, fast_lookup
+from asmtune.store.sqlite_file import SCHEMA_VERSION
 
 KEY = record().key
 GUESS = StoredPrediction(KEY, Config({"BLOCK_M": 32}, num_warps=2), 6.25, PROVENANCE)
@@ -98,7 +98,7 @@ def test_what_is_not_as_it_should_be(tmp_path: Path, path: Path) -> None:
         "UPDATE keys SET shape = '{\"M\": 1}'",
         "UPDATE keys SET triton = x'ff'",
         "UPDATE keys SET seal = ''",
-        "PRAGMA user_version = 3",
+        f"PRAGMA user_version = {SCHEMA_VERSION + 1}",
         "DROP TABLE predictions",
     ):
         path.write_bytes(sound)
@@ -123,8 +123,8 @@ def test_a_flipped_bit_is_never_another_config(path: Path, place: int, bit: int)
 def test_loads_no_database_code(path: Path) -> None:
     """A fast lookup needs SQLite alone, and one of what is shipped not even that."""
     code = (
-        "import sys; from asmtune.store.fast_lookup import fast_lookup\n"
-        "from asmtune.store.shipped import find_tuned\n"
+        "import sys; from asmtune.store.lookup import fast_lookup\n"
+        "from asmtune.store.interchange import find_tuned\n"
         "from store_records import record\n"
         "assert fast_lookup(sys.argv[1], record().key, record().provenance).seen\n"
         "find_tuned(record().key, record().provenance, None)\n"

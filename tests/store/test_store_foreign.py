@@ -18,8 +18,7 @@ from store_records import PROVENANCE, record
 from asmtune.base.errors import StoreError
 from asmtune.store import sqlite_file
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoreWarning, fast_lookup
 from asmtune.store.safe_store import SafeStore
 from asmtune.store.sqlite_file import APPLICATION_ID, SCHEMA_QUERY, SCHEMA_VERSION, schema_digest
 
@@ -143,7 +142,7 @@ HOSTILE = [
     ("CREATE TRIGGER t AFTER INSERT ON keys BEGIN UPDATE keys SET winner = '{}'; END",),
     ("ALTER TABLE keys ADD COLUMN more AS (kernel || kernel)",),
     ("CREATE TABLE more (a)",),
-    ("DROP TABLE trials",),
+    ("DROP TABLE predictions",),
 ]
 
 

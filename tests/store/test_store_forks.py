@@ -17,7 +17,7 @@ from store_records import PROVENANCE, record
 
 from asmtune.store import sqlite_file
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
+from asmtune.store.lookup import fast_lookup
 from asmtune.store.safe_store import SafeStore
 
 FORKS = 12

@@ -15,15 +15,15 @@ from store_records import PROVENANCE, record
 from asmtune.base.errors import InputError
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store import interchange, shipped
+from asmtune.store import interchange
 from asmtune.store.database import Store
-from asmtune.store.lookup import StoreLookup
-from asmtune.store.shipped import (
+from asmtune.store.interchange import (
     find_tuned,
     shipped_lookup,
     shipped_of,
     shipped_records,
 )
+from asmtune.store.lookup import StoreLookup
 
 NOW = replace(PROVENANCE, triton="3.6.1")
 STALE = replace(PROVENANCE, source="0" * 64)
@@ -33,7 +33,7 @@ Ship = Callable[..., Path]
 
 def forget_shipped() -> None:
     """Have the files read again when they are next needed."""
-    for function in (shipped._files, shipped._parsed):
+    for function in (interchange._files, interchange._parsed):
         function.cache_clear()
 
 

@@ -22,13 +22,12 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import safe_store
 from asmtune.store.database import Store
-from asmtune.store.lookup import EarlierOutcomes, StoreLookup, StoreWarning
+from asmtune.store.interchange import find_tuned
+from asmtune.store.lookup import StoreLookup, StoreWarning
 from asmtune.store.safe_store import RETRY_S, SafeStore
-from asmtune.store.shipped import find_tuned
 
 KEY = record().key
 LOST = StoreLookup("miss", detail="the store cannot be used")
-NOTHING = EarlierOutcomes()
 
 
 def warnings_of(safe: SafeStore) -> list[str]:
@@ -44,9 +43,6 @@ def warnings_of(safe: SafeStore) -> list[str]:
             assert found.outcome == "miss" or found.record == mine
             with safe.lease(KEY, PROVENANCE) as lease:
                 assert lease.mine or lease.record == mine
-                known = safe.earlier_outcomes(KEY, PROVENANCE)
-                assert known in (NOTHING, EarlierOutcomes(mine.measurements))
-                safe.save_outcomes(KEY, PROVENANCE, mine.measurements)
                 assert lease.finish(mine) == mine
             safe.save(mine)
             assert safe.records("pkg.matmul") in ([], [mine])
@@ -156,7 +152,6 @@ def test_full_disk(disk: Path, existing: bool, left_kib: int) -> None:
         warnings.simplefilter("always")
         for m in range(2, 30):
             with safe.lease(record(m).key, PROVENANCE) as lease:
-                safe.save_outcomes(record(m).key, PROVENANCE, big(m).measurements)
                 assert lease.mine
                 assert lease.finish(big(m)) == big(m)
     (message,) = {str(warning.message) for warning in caught}
@@ -182,9 +177,8 @@ def test_config_that_cannot_be_kept(where: str) -> None:
 
     def tune() -> None:
         for _ in range(3):
-            safe.save_outcomes(KEY, PROVENANCE, made.measurements)
-        with safe.lease(KEY, PROVENANCE) as lease:
-            assert lease.finish(made) is made
+            with safe.lease(KEY, PROVENANCE) as lease:
+                assert lease.finish(made) is made
 
     with pytest.warns(StoreWarning, match=r"ACC: expected .*; it is not kept") as caught:
         tune()

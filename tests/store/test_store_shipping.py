@@ -14,8 +14,7 @@ from store_records import PROVENANCE, record
 
 from asmtune.base.errors import StoreError
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoreWarning, fast_lookup
 from asmtune.store.safe_store import SafeStore
 
 KEY = record().key
@@ -65,7 +64,6 @@ def serves(path: Path) -> None:
         safe = SafeStore(str(path))
         assert safe.lookup(KEY, PROVENANCE).outcome == "hit"
         assert len(safe.records()) == 2
-        assert safe.earlier_outcomes(KEY, PROVENANCE).measurements == ()
         assert safe.find_prediction(KEY, PROVENANCE) is None
         with Store.open(path) as store:
             assert store.verify() == []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from children import finish, start
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Index, MetaData, select
 from store_records import PROVENANCE, record, timed
 
 from asmtune.base.errors import InputError
@@ -17,8 +17,7 @@ from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneRecord
 from asmtune.store import interchange, tables
 from asmtune.store.database import Store
-from asmtune.store.fast_lookup import fast_lookup
-from asmtune.store.lookup import StoreWarning
+from asmtune.store.lookup import StoreWarning, fast_lookup
 
 KEY = record().key
 TRITONS = ("3.6.0", "3.8.0")
@@ -64,9 +63,17 @@ def test_a_record_of_another_triton_is_a_candidate(store: Store) -> None:
 
 
 def version_1(where: str | Path) -> None:
-    """Make a store as asmtune made it when a key had one record."""
+    """Make a store as asmtune made it when a key had one record, with tables that went since."""
 
     def change(connection: Connection) -> None:
+        old = MetaData()
+        for name in ("trials", "seeds"):
+            table = tables.predictions.to_metadata(old, name=name)
+            for index in [*table.indexes]:
+                table.indexes.discard(index)
+                named = str(index.name).replace("predictions", name)
+                Index(named, *(table.c[column.name] for column in index.columns))
+        old.create_all(connection)
         for statement in (
             "DROP INDEX keys_by_digest",
             "CREATE UNIQUE INDEX keys_by_digest ON keys (digest)",

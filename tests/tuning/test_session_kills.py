@@ -6,7 +6,6 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,18 +15,15 @@ from asmtune.store.safe_store import SafeStore
 from asmtune.store.trace.run import run_files
 from asmtune.tuning.listener import TuningListener
 from asmtune.tuning.options import EFFORTS
-from asmtune.tuning.request import key_of, provenance
 from asmtune.tuning.search.base import BatchSizes
 from asmtune.tuning.tuner import Tuner
 from tests.store.children import dies_at, finish, memory_folder, say, spread, start
 from tests.tuning_support import (
     BEST,
-    DEVICE,
     HostMachine,
     problem,
     request,
     resolved,
-    space,
     usual_us,
     workshop,
 )
@@ -39,13 +35,12 @@ EFFORT = replace(
     scorer="roofline",
     pace=BatchSizes(first=4, batch=4, trial=2),
 )
-"""Ten trials for twenty configs, each of which commits: two or three kills for each commit."""
 
 
 def tune(
     folder: Path, n: int, funnel: Funnel | None = None, pipe: int = -1, last: float = math.inf
 ) -> Tuner:
-    """Tune one problem; tell of what was committed, and of the end with its count of events.
+    """Tune one problem; tell of the end with its count of events.
 
     A funnel of an earlier run has everything compiled and read. SIGKILL ends it at event `last`.
     """
@@ -53,56 +48,38 @@ def tune(
     tuning = workshop(folder, HostMachine())
     tuning.options = replace(tuning.options, effort=EFFORT)
     tuning.funnel = funnel or tuning.funnel
-    save_outcomes = tuning.store.save_outcomes
-
-    def told(key: Any, expected: Any, timed: Any = (), failed: Any = ()) -> None:
-        save_outcomes(key, expected, timed, failed)
-        for measurement in timed if events else ():
-            say(pipe, "kept", n, measurement.config)
-
-    tuning.store.save_outcomes = told  # type: ignore[method-assign]
     resolved(tuning, made=problem(n))
     if events:
         say(pipe, "done", n, events())
     return tuning
 
 
-def stored(store: Store, n: int) -> set[str]:
-    """All timings that a store holds, of ended runs and of one, as children tell them."""
-    made = problem(n)
-    run = store.earlier_outcomes(key_of(made, DEVICE), provenance(made, space()))
-    held = {f"kept {r.key.shape['n']} {m.config}" for r in store.records() for m in r.measurements}
-    return held | {f"kept {n} {m.config}" for m in run.measurements}
-
-
 @pytest.mark.slow(seconds=11)
 def test_killed_at_24_moments() -> None:
-    """After each kill the store is sound and holds all that was told; runs go on to the end."""
+    """After each kill the store is sound and has each record that was told; runs go on."""
     with memory_folder() as name:
         folder = Path(name)
         funnel = tune(folder, 64).funnel
-        last, told, done = 0, set[str](), 0
+        last, done = 0, {64}
         for n in (128, 192):
-            _, seen = finish(*start(lambda pipe, n=n: tune(folder, n, funnel, pipe))).split("done")
-            last = max(last, int(seen.split()[1]))
+            seen = finish(*start(lambda pipe, n=n: tune(folder, n, funnel, pipe))).split()
+            last, done = max(last, int(seen[2])), done | {n}
         n = 256
         for moment in spread(KILLS, seed=5):
             at = 1.3 * moment * last
             child = start(lambda pipe, n=n, at=at: tune(folder, n, funnel, pipe, at))
             lines = finish(*child).splitlines()
-            assert not [line for line in lines if line.split()[0] not in ("kept", "done")], lines
-            told |= {line for line in lines if line.startswith("kept")}
+            assert not [line for line in lines if not line.startswith("done")], lines
+            if lines:
+                done, n = done | {n}, n + 64
             with Store.open(folder / "store.sqlite") as store:
                 assert store.verify() == []
-                assert told <= stored(store, n)
-            if any(line.startswith("done") for line in lines):
-                n, done = n + 64, done + 1
+                assert done <= {one.key.shape["n"] for one in store.records()}
         tune(folder, n, funnel)
         with Store.open(folder / "store.sqlite") as store:
             (record,) = (one for one in store.records() if one.key.shape["n"] == n)
         assert record.winner == BEST
-        assert len(told) > KILLS // 4, "the kills came too early to show anything"
-        assert done >= 3, "no run went on to its end over the kills"
+        assert 3 <= (n - 256) // 64 < KILLS, "the kills came too early or too late to show anything"
 
 
 RANKS = 8

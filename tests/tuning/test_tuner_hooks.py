@@ -13,8 +13,8 @@ from asmtune.core.config import Config
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import Verdict
 from asmtune.core.space.space import Space
-from asmtune.tuning import run_log
-from asmtune.tuning.run_log import CompileMemoryWarning, DefaultOnlyWarning, tell_of_failures
+from asmtune.tuning import listener
+from asmtune.tuning.listener import CompileMemoryWarning, DefaultOnlyWarning, tell_of_failures
 from asmtune.tuning.search.state import SearchState
 from tests.tuning_support import (
     BEST,
@@ -101,7 +101,7 @@ def test_the_users_clock_chooses(tmp_path: Path, recwarn: pytest.WarningsRecorde
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing was told before."""
-    monkeypatch.setattr(run_log, "_told", set())
+    monkeypatch.setattr(listener, "_told", set())
 
 
 def test_a_default_whose_rivals_all_compute_something_else_is_told_once(

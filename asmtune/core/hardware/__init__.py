@@ -1,8 +1,8 @@
 """Targets: a device's limits and rates, each with the source of its figure.
 
-`model` defines `Target`, `descriptor` reads and checks one from JSON, `architectures` has limits
-and rates by compute capability, `driver` asks the device at hand, and `shipped` finds the target
-of a name: in the user's folder, among those that ship, or by the driver.
+`model` defines `Target`, `descriptor` reads and checks one from JSON and completes it with limits
+and rates by compute capability, `driver` asks the device at hand, and `shipped` finds the target of
+a name: in the user's folder, among those that ship, or by the driver.
 
 A descriptor is a JSON file. The shipped ones lie in `asmtune/core/hardware/devices/`, by family,
 and state only what differs from their architecture; a user's own file states every field. A field

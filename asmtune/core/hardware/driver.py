@@ -9,8 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from asmtune.base.errors import TargetError
-from asmtune.core.hardware.architectures import Raw, complete, nearest_known
-from asmtune.core.hardware.descriptor import target_of
+from asmtune.core.hardware.descriptor import Raw, complete, nearest_known, target_of
 from asmtune.core.hardware.model import Target, plain
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from asmtune.base.errors import TargetError
 from asmtune.base.text import did_you_mean, user_stacklevel
-from asmtune.core.hardware.architectures import family
-from asmtune.core.hardware.descriptor import parse_target, target_of
+from asmtune.core.hardware.descriptor import family, parse_target, target_of
 from asmtune.core.hardware.driver import device_here
 from asmtune.core.hardware.model import Target, label, plain, short
 

@@ -8,6 +8,6 @@ gives the trips of every loop; `tiles` evaluates what is loaded from index tenso
 are known. `costs` and `memory` count operations; `strides` says how tiles lie in memory, and how
 far an access reaches; `loops` describes loops, assumes trips for those that cannot be evaluated,
 and finds state that lives across steps. `addresses` reads pointers as sums of strides, `slots`
-finds what each program writes of its own, and `partial_sums` whether that is a part of a sum. Text
-in, data out: nothing here imports the compiler.
+finds what each program writes of its own, and whether that is a part of a sum. Text in, data out:
+nothing here imports the compiler.
 """

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import TuneRecord
-from asmtune.store.fast_lookup import FastAnswer, Origin, StoredConfig, fast_lookup
-from asmtune.store.lookup import StoredPrediction
-from asmtune.store.shipped import find_tuned
+from asmtune.store.interchange import find_tuned
+from asmtune.store.lookup import FastAnswer, Origin, StoredConfig, StoredPrediction, fast_lookup
 
 if TYPE_CHECKING:
     from asmtune.store.safe_store import SafeStore

@@ -13,10 +13,10 @@ from torch import is_tensor
 
 from asmtune.base.errors import InputError
 from asmtune.base.text import did_you_mean
+from asmtune.core.assumed_tensors import MOST
 from asmtune.core.dtypes import TORCH_NAMES, torch_dtype
 from asmtune.core.inputs.plain_functions import POINTER, Pointer
 from asmtune.core.inputs.shapes import named_text, parse_value, unique
-from asmtune.core.meta_values import MOST
 from asmtune.triton_api.tensors import tree_leaves, tree_map
 
 

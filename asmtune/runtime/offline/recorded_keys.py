@@ -31,7 +31,7 @@ from asmtune.base.json_codec import JsonCodec, parse_json, printable, text_of, t
 from asmtune.base.limited_read import inflated, read_limited
 from asmtune.core.failures import of_one_config
 from asmtune.core.kernel_module import kernels_in
-from asmtune.core.keys.rules import BucketRules
+from asmtune.core.keys.buckets import BucketRules
 from asmtune.core.problem import Problem
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey

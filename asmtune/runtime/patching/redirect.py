@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from asmtune.base.errors import ArgumentTypeError, InputError
 from asmtune.base.text import did_you_mean, shortened, user_stacklevel
-from asmtune.core.keys.rules import BucketRules
+from asmtune.core.keys.buckets import BucketRules
 from asmtune.triton_api.jit_functions import is_kernel, plain_name
 
 if TYPE_CHECKING:
-    from asmtune.core.keys.rules import RuleSource
+    from asmtune.core.keys.buckets import RuleSource
     from asmtune.runtime.options import Limit, OnMiss
     from asmtune.runtime.patching.patched_autotuner import ConvertedAutotuner, PatchedAutotuner
     from asmtune.tuning.options import Check, Effort

@@ -88,7 +88,7 @@ class _Search:
         """Run to the end; return why it ended."""
         if not self.state.configs:
             return f"none of {len(self.state.initial)} configs can run: rules dropped all"
-        self._compile(self.state.opening(self.limits.finalists))
+        self._compile(self.state.opening())
         while True:
             if self.state.pending:
                 self._collect()

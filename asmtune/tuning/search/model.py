@@ -1,10 +1,10 @@
-"""`model`: batches of the greatest expected gain, until it is too small. Points of all configs."""
+"""The strategies by name: `model`, batches of the greatest expected gain, and those without one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Final
 
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from asmtune.base.errors import InputError
+from asmtune.base.text import did_you_mean
 from asmtune.core.config import Config
 from asmtune.core.records.verdicts import Verdict
 from asmtune.predict.score.scorer import Candidate
 from asmtune.predict.score.vectors import BASE, base_columns
-from asmtune.tuning.search.base import Axes, BatchSizes, Predictor, Proposal
+from asmtune.tuning.search.base import Axes, BatchSizes, Predictor, Proposal, Strategy
 from asmtune.tuning.search.state import SearchState
 from asmtune.tuning.search.surrogate import Column, Matrix, Mixture, Points
 
@@ -268,3 +270,63 @@ class Model:
             surrogate = Mixture.of(timed, np.log(np.array(times))) if times else None
             self._last = points, times, _View(config_points, points, surrogate)
         return self._last[2]
+
+
+@dataclass(frozen=True)
+class Exhaustive:
+    """Compiles and times every config, in the space's order.
+
+    Attributes:
+        pace: sizes of steps.
+    """
+
+    pace: BatchSizes = field(default_factory=BatchSizes)
+
+    name = "exhaustive"
+
+    def propose(self, state: SearchState) -> Proposal:
+        """Propose the next configs."""
+        left = state.open()
+        if not left:
+            return Proposal(reason=f"all {len(state.configs)} configs tried")
+        return Proposal(tuple(left[: self.pace.batch if state.compiles else self.pace.first]))
+
+    def select(self, state: SearchState) -> Sequence[Config]:
+        """Select all that is compiled, as many as a trial takes."""
+        return state.ready()[: self.pace.trial]
+
+
+class WholeList(Exhaustive):
+    """Compiles a short list at once, and times each config as soon as it is compiled."""
+
+    name = "whole list"
+
+    def propose(self, state: SearchState) -> Proposal:
+        """Propose all configs."""
+        left = state.open()
+        reason = "" if left else f"all {len(state.configs)} configs tried"
+        return Proposal(tuple(left), reason=reason, as_they_come=True)
+
+    def select(self, state: SearchState) -> Sequence[Config]:
+        """Select all that is compiled."""
+        return state.ready()
+
+
+STRATEGIES: Final = ("model", "exhaustive")
+
+
+def make_strategy(
+    name: str, seed: int = 0, predictor: Predictor | None = None, pace: BatchSizes | None = None
+) -> Strategy:
+    """Make the strategy of a name.
+
+    Raises:
+        InputError: no such strategy; lists them.
+    """
+    pace = pace or BatchSizes()
+    if name == "exhaustive":
+        return Exhaustive(pace)
+    if name == "model":
+        return Model(predictor, pace, seed)
+    hint = did_you_mean(name, STRATEGIES)
+    raise InputError(f"unknown strategy {name!r}: the strategies are {', '.join(STRATEGIES)}{hint}")

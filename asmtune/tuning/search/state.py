@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from asmtune.core.config import Config
@@ -17,22 +16,6 @@ PRIOR_GAIN: Final = 0.1
 """Gain that counts as expected and as seen before any was: how slowly `SearchState.trust` falls."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PriorTimings:
-    """Results of earlier runs that a search begins with.
-
-    Attributes:
-        seeds: configs that were good on other shapes: compiled and timed first.
-        timings: microseconds of earlier runs of this very search; not timed again, but
-            for the finals.
-        failures: failures of earlier runs; not tried again.
-    """
-
-    seeds: tuple[Config, ...] = ()
-    timings: Mapping[Config, float] = field(default_factory=dict)
-    failures: Mapping[Config, Failure] = field(default_factory=dict)
-
-
 class SearchState:
     """Knowledge of a space's configs: predicted, being compiled, compiled, timed, failed.
 
@@ -41,7 +24,7 @@ class SearchState:
             features of its sketch, where sketches were made. Configs dropped by a rule are
             excluded. Configs whose sketch cannot be parsed stay in.
         default: always compiled and timed first, whatever is known of it, if it is a candidate.
-        known: results of earlier runs.
+        seeds: configs that were good on other shapes: compiled and timed first.
         clock: seconds, of a clock that never goes back.
         later: waits for better verdicts before compiling, of a space that was ranked by a sample;
             None if they never come.
@@ -51,8 +34,8 @@ class SearchState:
         configs: the candidates, in the space's order.
         verdicts: verdicts on compiled configs, by config.
         pending: configs being compiled.
-        timings: microseconds by config, those of earlier runs among them.
-        failures: failures of compiles and trials by config, those of earlier runs among them.
+        timings: microseconds by config.
+        failures: failures of compiles and trials by config.
         compiles, trials: configs compiled, and tried on the GPU, by this search.
     """
 
@@ -60,22 +43,20 @@ class SearchState:
         self,
         initial: Sequence[Verdict],
         default: Config,
-        known: PriorTimings | None = None,
+        seeds: Sequence[Config] = (),
         clock: Callable[[], float] = time.monotonic,
         later: Callable[[], Sequence[Verdict]] | None = None,
     ) -> None:
-        known = known or PriorTimings()
         self.initial = {verdict.config: verdict for verdict in initial}
         self.configs = [config for config, v in self.initial.items() if _is_candidate(v)]
         self.default, self.later = default, later
         self.verdicts: dict[Config, Verdict] = {}
         self.pending: dict[Config, None] = {}
         candidates = set(self.configs)
-        old = candidates - {default}
-        self.timings = {c: us for c, us in known.timings.items() if c in old}
-        self.failures = {c: failure for c, failure in known.failures.items() if c in old}
+        self.timings: dict[Config, float] = {}
+        self.failures: dict[Config, Failure] = {}
         self.compiles = self.trials = 0
-        self._seeds = [config for config in known.seeds if config in candidates]
+        self._seeds = [config for config in seeds if config in candidates]
         self._clock = clock
         self._began = clock()
         self._first_us: float | None = None
@@ -108,14 +89,10 @@ class SearchState:
         """Return the fastest timed configs in order; equal ones in the order of timing."""
         return sorted(self.timings, key=lambda config: self.timings[config])[:count]
 
-    def opening(self, finalists: int) -> list[Config]:
-        """Return the start of the first batch: default, seeds, and the best of earlier runs.
-
-        The last have to be compiled only to be finalists.
-        """
-        first = [self.default, *self._seeds, *self.fastest(finalists)]
-        left = set(self.configs) - self.failures.keys() - self.verdicts.keys()
-        return [config for config in dict.fromkeys(first) if config in left]
+    def opening(self) -> list[Config]:
+        """Return the start of the first batch: the default and the seeds."""
+        left = set(self.configs)
+        return [config for config in dict.fromkeys((self.default, *self._seeds)) if config in left]
 
     def open(self) -> list[Config]:
         """Return configs that are neither compiled nor known to run or to fail, in order."""

@@ -16,14 +16,11 @@ from asmtune.base.errors import InputError, StoreError
 from asmtune.cli.cache import Device, Kernel, Where, existing_store, open_store, place
 from asmtune.cli.output import check_destinations, is_stdout, print_line, write_result
 from asmtune.core.inputs.shapes import parse_assignments, unique
-from asmtune.core.records.tuned import TuneKey, TuneRecord
-from asmtune.core.records.verdicts import PruneReport
-from asmtune.report.documents import is_report, read_reports
+from asmtune.core.records.tuned import TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
-from asmtune.store.interchange import KeyedConfigs, abridged, configs_of
-from asmtune.store.shipped import shipped_records
-from asmtune.workshop.exports.python_files import python_file
+from asmtune.store.interchange import abridged, shipped_records
+from asmtune.workshop.exports.python_files import configs_of, python_file
 
 if TYPE_CHECKING:
     from asmtune.store.database import Store
@@ -92,7 +89,7 @@ def export(
             by_date = sorted(records, key=lambda record: record.provenance.date)
             listed = [*{key_digest(record.key): record for record in by_date}.values()]
             entries = (configs_of(record, fastest or 1) for record in _unedited(listed))
-            _write_text(to, python_file(entry for entry in entries if entry is not None))
+            _write_text(to, python_file(entries))
             count = len(listed)
     print_line(f"exported {count} records to {to}", err=is_stdout(to))
 
@@ -157,42 +154,19 @@ def _write_text(to: Path, text: str) -> None:
 def import_configs(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="Files of records that `export` writes, reports of `prune-report --format json`, "
-            "or - for stdin."
-        ),
+        typer.Argument(help="Files of records that `export` writes, or - for stdin."),
     ],
-    as_seeds: Annotated[
-        bool, typer.Option("--seeds", help="Take records as seeds too, which are timed first.")
-    ] = False,
-    kernel: Annotated[
-        str | None,
-        typer.Option(help="The kernel that reports are for, as `cache ls` names it."),
-    ] = None,
     where: Where = None,
 ) -> None:
-    """Add records to the user's store, and configs without timings as seeds.
+    """Add records to the user's store.
 
-    A record takes the place of that of the same key and Triton, and launches use it as it is. A
-    seed is a config that a search times first, and no launch uses untimed: those that a report
-    keeps, and with --seeds those of records.
+    A record takes the place of that of the same key and Triton, and launches use it as it is.
 
     A whole file is checked first. Where an import is cut off, whole records are in the store;
     importing the file again adds the rest.
     """
-    hints = [file for file in files if as_seeds or is_report(file)]
-    entries = [entry for file in hints for entry in _read_seeds(file, kernel)]
-    whole = [file for file in files if file not in hints]
-    said = []
-    if whole:
-        count = sum(_import_records(file, where) for file in whole)
-        said.append(f"{count} records from {', '.join(map(str, whole))}")
-    if hints:
-        with open_store(where) as store:
-            seeds = store.save_seeds(entries)
-        kernels = len({entry.key.kernel for entry in entries})
-        said.append(f"{seeds} seeds of {kernels} kernels")
-    print_line(f"imported {' and '.join(said)}")
+    count = sum(_import_records(file, where) for file in files)
+    print_line(f"imported {count} records from {', '.join(map(str, files))}")
 
 
 def _import_records(file: Path, where: str | None) -> int:
@@ -207,37 +181,3 @@ def _import_records(file: Path, where: str | None) -> int:
         print_line(f"{count} records of {file} are in {place(where)}, {rest}", err=True)
         raise
     return count
-
-
-def _read_seeds(path: Path, kernel: str | None) -> list[KeyedConfigs]:
-    """Read the configs of a report or of a file of records.
-
-    Raises:
-        InputError: it cannot be read, or is neither; names the file.
-    """
-    if is_report(path):
-        reports = read_reports(path)
-        names = {report.kernel for report in reports}
-        if kernel is not None and len(names) > 1:  # of a host function that launches several
-            reports = [one for one in reports if f".{kernel}".endswith(f".{one.kernel}")]
-        if not reports:
-            raise InputError(f"{path}: no report of {kernel}: it has {', '.join(sorted(names))}")
-        return [_seeds_of(report, kernel, path) for report in reports]
-    entries = (configs_of(r, len(r.measurements)) for r in interchange.read(path))
-    return [entry for entry in entries if entry is not None]
-
-
-def _seeds_of(report: PruneReport, kernel: str | None, path: Path) -> KeyedConfigs:
-    """Return what a report keeps, as seeds of a kernel on any device.
-
-    Raises:
-        InputError: the kernel is not named.
-    """
-    if kernel is None:
-        raise InputError(
-            f"{path}: a report of {report.kernel}; name the kernel as the program's own, module "
-            f"and name, as --kernel mm.{report.kernel}; `asmtune cache ls` shows those tuned"
-        )
-    key = TuneKey(kernel, dict(report.shape), dict(report.dtypes), "")
-    kept = tuple(verdict.config.plain for verdict in report.kept)
-    return KeyedConfigs(key, kept)

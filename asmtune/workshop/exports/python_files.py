@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from asmtune.base.errors import InputError
 from asmtune.base.fingerprint import version_of
-from asmtune.core.config import OPTION_AXES
+from asmtune.core.config import OPTION_AXES, Config
 from asmtune.core.keys.buckets import bucket_of
-from asmtune.core.records.tuned import TuneKey
-from asmtune.store.codec import key_to_json
-from asmtune.store.interchange import KeyedConfigs
+from asmtune.core.records.tuned import TuneKey, TuneRecord
+from asmtune.store.codec import config_text, key_to_json
+from asmtune.store.interchange import abridged
 
 _HEAD: Final = '''\
 """The tuned configs of Triton kernels by key; written by asmtune {version}.
@@ -104,6 +105,25 @@ _DTYPES: Final[Mapping[str, str]] = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 """Names of dtypes in `triton.language` by the text that a store holds."""
+
+
+@dataclass(frozen=True)
+class KeyedConfigs:
+    """A key, and at least one config of it, the best first."""
+
+    key: TuneKey
+    configs: tuple[Config, ...]
+
+
+def configs_of(record: TuneRecord, count: int) -> KeyedConfigs:
+    """Return a record's winner and its fastest others, `count` in all.
+
+    A config of hand-edited IR is left out, since its file does not travel.
+    """
+    timed = (timing.config.plain for timing in abridged(record, count).measurements)
+    plain = (c for c in (record.winner.plain, *timed) if c.ir_override is None)
+    distinct = {config_text(config): config for config in plain}
+    return KeyedConfigs(record.key, (*distinct.values(),)[:count])
 
 
 def python_file(entries: Iterable[KeyedConfigs]) -> str:

@@ -7,13 +7,32 @@ import keyword
 import re
 from pathlib import Path
 from string import Template
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from asmtune.base.atomic_write import write_whole
 from asmtune.base.errors import InputError
+from asmtune.cli.output import print_line
 
 _FILES: Final = {"module": "{}.py", "test": "test_{}.py", "bench": "bench_{}.py"}
 """Names of the files by the names of their templates."""
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="The kernel's name, and its files'.")],
+) -> None:
+    """Write a kernel that works, to edit: module with reference, test and benchmark.
+
+    The kernel adds a row to a matrix. The files go to the working directory.
+    """
+    for path in write_kernel(name, Path()):
+        print_line(f"wrote {path}")
+    if importlib.util.find_spec("pytest") is None:
+        print_line("pytest, which runs the test, is not installed: python -m pip install pytest")
+    print_line(f"next: python -m pytest test_{name}.py")
+    print_line(f"      asmtune prune-report {name}.py --target H200")
+    print_line(f"      python bench_{name}.py --target 1.0")
 
 
 def write_kernel(name: str, folder: Path) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""`asmtune.bench`, `check` and `accuracy`: commands as functions.
+"""`asmtune.bench` and `check`: commands as functions.
 
 Each returns the record that the command of its name prints or writes. Triton and PyTorch are
 imported inside the functions, so that `asmtune check` runs without them.
@@ -6,19 +6,17 @@ imported inside the functions, so that `asmtune check` runs without them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from asmtune.base.errors import InputError, NoGpuError
+from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.cli.kernel_arguments import KernelArguments
 from asmtune.core.inputs.shapes import ShapeSource, check_inputs
-from asmtune.core.kernel_module import Shape
 from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, listed
 
 if TYPE_CHECKING:
-    from asmtune.workshop.regression.accuracy_run import AccuracyRun
     from asmtune.workshop.regression.compare import Check
     from asmtune.workshop.regression.run import BenchRun
 
@@ -119,56 +117,6 @@ def check(
     base = read_run(Path(baseline), "baseline") if isinstance(baseline, str | Path) else baseline
     now = read_run(Path(run)) if isinstance(run, str | Path) else run
     return compare(base, now, terms)
-
-
-def accuracy(
-    kernel: str | Path,
-    *,
-    against: str = "fp64",
-    shape: Shape | None = None,
-    dtype: str | None = None,
-    variants: Mapping[str, Any] | None = None,
-    seed: int = 0,
-) -> AccuracyRun:
-    """Measure a kernel's errors against a reference, as `asmtune accuracy` does.
-
-    Configs are chosen without timing: the stored one, else the model's pick.
-
-    Args:
-        kernel: a kernel module, by name or file, or a function as `file.py:function`.
-        against: "fp64" or "fp32", the module's `baseline` on widened inputs; a variant's name; or
-            `file.py:function`, called with the same inputs.
-        shape: sizes by name; by default the module's first.
-        dtype: one of the module's; by default its first.
-        variants: by name, keywords as a mapping, a function, or a text as of `--variant`.
-        seed: of the inputs.
-
-    Returns:
-        A row for each variant and output.
-
-    Raises:
-        InputError: an argument is unknown, or a function raises.
-        NoGpuError: a kernel is asked for without a GPU and without TRITON_INTERPRET=1.
-    """
-    check_inputs(() if shape is None else (shape,), dtype)
-    if not 0 <= seed < 1 << 63:
-        raise InputError(f"seed {seed}: give a number from 0 to 2**63 - 1")
-    from asmtune.triton_api.interpreter import is_interpreting
-    from asmtune.workshop.regression.accuracy_run import AccuracyRequest
-    from asmtune.workshop.regression.accuracy_subject import load_subject
-
-    subject = load_subject(str(kernel), shape, dtype)
-    request = AccuracyRequest.of(subject, variants or {}, against)
-    import torch
-
-    if torch.cuda.is_available():
-        return request.run("cuda", seed)
-    if subject.is_kernel and not is_interpreting():
-        raise NoGpuError(
-            "accuracy needs a CUDA GPU, and PyTorch finds none: TRITON_INTERPRET=1 runs kernels "
-            "on the CPU under Triton's interpreter"
-        )
-    return request.run("cpu", seed)
 
 
 def _share(option: str, value: float, most: float) -> float:

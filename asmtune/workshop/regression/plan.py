@@ -19,9 +19,9 @@ from asmtune.core.problem import Problem
 from asmtune.report.cells import words
 from asmtune.runtime.offline.kernel_sources import KernelSource, kernel_module, reference_of
 from asmtune.runtime.offline.tuning_queue import HostLaunches, TuningQueue, target_here
+from asmtune.store.interchange import find_tuned
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.safe_store import existing_store
-from asmtune.store.shipped import find_tuned
 from asmtune.triton_api.autotuners import autotuner_in
 from asmtune.workshop.regression.run import BenchPlan, BenchRow, BenchSubject, UntimedSubject
 

@@ -23,9 +23,9 @@ from asmtune.runtime.offline.kernel_sources import (
     kernel_module,
 )
 from asmtune.runtime.offline.tuning_queue import TuningQueue
+from asmtune.store.interchange import find_tuned, shipped_of
 from asmtune.store.lookup import StoreLookup
 from asmtune.store.safe_store import SafeStore, existing_store
-from asmtune.store.shipped import find_tuned, shipped_of
 from asmtune.workshop.roofline.survey import RooflineSubject
 
 KeyOf = Callable[[Shape], TuneKey]

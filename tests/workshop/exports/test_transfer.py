@@ -1,4 +1,4 @@
-"""`asmtune export` and `asmtune import`: files for other programs, and seeds from such files."""
+"""`asmtune export` and `asmtune import`: files for other programs and stores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from asmtune.cli.app import app
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
 from asmtune.store.database import Store
-from asmtune.store.shipped import shipped_records
+from asmtune.store.interchange import shipped_records
 
 MATMUL = "pkg.matmul"
 H200, B200 = "NVIDIA H200", "NVIDIA B200"
@@ -65,7 +65,7 @@ RECORDS = (
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder where the commands look for the store and keep seeds."""
+    """The folder where the commands look for the store."""
     monkeypatch.setenv("ASMTUNE_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("ASMTUNE_STORE_URL", raising=False)
     return tmp_path / "cache"
@@ -93,15 +93,9 @@ def refused(*arguments: object) -> str:
     return str(result.exception)
 
 
-def seeds(kernel: str = MATMUL) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    """Return the stored seeds of a kernel, by key."""
-    found = Store.open(Settings.from_environment().store_where).seeds(kernel)
-    return {place(entry.key): [config.to_dict() for config in entry.configs] for entry in found}
-
-
 def place(key: TuneKey) -> tuple[Any, ...]:
-    """Return what tells keys of one kernel apart."""
-    return (*sorted(key.dtypes.items()), key.device, *sorted(key.shape.items()))
+    """Return what tells keys apart."""
+    return (key.kernel, *sorted(key.dtypes.items()), key.device, *sorted(key.shape.items()))
 
 
 def executed(path: Path) -> dict[str, Any]:
@@ -112,34 +106,15 @@ def executed(path: Path) -> dict[str, Any]:
 
 
 def test_round_trip(cache: Path, tmp_path: Path) -> None:
-    """JSON is read back as seeds of the same keys and configs."""
+    """JSON is read back as records of the same keys and configs."""
     store(*RECORDS)
     path = tmp_path / "out.json"
     run("export", path, "--format", "json", "--fastest", 1)
-    assert "7 seeds of 3 kernels" in run("import", path, "--seeds").stdout
-    for one in RECORDS:
-        assert seeds(one.key.kernel)[place(one.key)] == [one.winner.to_dict()]
-    with Store.open(cache / "store.sqlite") as opened:
-        assert len(opened.records()) == len(RECORDS)
-
-
-def test_seeds_are_no_records(cache: Path, tmp_path: Path) -> None:
-    """What is imported is never a record, and a second import adds nothing twice."""
-    store(*RECORDS)
-    path = tmp_path / "out.json"
-    run("export", path, "--format", "json", "--fastest", 2)
     run("cache", "clear", "--yes")
-    for _ in range(2):
-        run("import", path, "--seeds")
+    assert f"imported 7 records from {path}" in run("import", path).stdout
     with Store.open(cache / "store.sqlite") as opened:
-        assert opened.records() == []
-        assert list(opened.predictions()) == []
-    assert [configs for key, configs in seeds().items() if ("M", 16) in key] == [
-        [block(16, num_warps=2).to_dict(), block(32).to_dict()]
-    ]
-    run("cache", "clear", "--yes", "--kernel", MATMUL)
-    assert seeds() == {}
-    assert seeds("pkg.softmax")
+        found = {place(one.key): one.winner for one in opened.records()}
+    assert found == {place(one.key): one.winner for one in RECORDS}
 
 
 def test_lists_are_for_triton(cache: Path, tmp_path: Path) -> None:
@@ -267,10 +242,9 @@ def test_what_cannot_be_exported_or_read(cache: Path, tmp_path: Path) -> None:
         '{"format": "asmtune-tuned", "version": 99, "records": []}'
     )
     for name, says in (("file", "not JSON"), ("newer.json", "99")):
-        line = refused("import", tmp_path / name, "--seeds")
+        line = refused("import", tmp_path / name)
         assert name in line
         assert says in line
-    assert not (cache / "seeds").exists()
 
 
 def test_shipped_configs(cache: Path, tmp_path: Path) -> None:

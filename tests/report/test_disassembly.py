@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from asmtune.compile.disassembly import disassemble
 from asmtune.core.records.artifacts import Failure
+from asmtune.report.code import disassemble
 
 SLEEPS = '#!/bin/sh\nif [ "$1" = --version ]; then echo release 12.8; else exec sleep 60; fi\n'
 
