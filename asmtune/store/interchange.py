@@ -33,7 +33,6 @@ from asmtune.base.errors import InputError, StoreError
 from asmtune.base.json_codec import expected, parse_json, shown
 from asmtune.base.limited_read import MIB, open_regular
 from asmtune.core.records.tuned import Measurement, Provenance, TuneKey, TuneRecord
-from asmtune.store import interchange
 from asmtune.store.codec import (
     SAMPLE_DECIMALS,
     key_digest,
