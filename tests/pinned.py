@@ -25,6 +25,3 @@ def has_block_pointers() -> bool:
 needs_block_pointers = pytest.mark.skipif(
     not has_block_pointers(), reason=f"Triton {triton.__version__} has no block pointers"
 )
-needs_shipped = pytest.mark.skipif(
-    not same_triton(), reason=f"what ships is stale for Triton {triton.__version__}"
-)

@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asmtune.base.settings import Settings
-from asmtune.compile.lower import Lowering, LowerRequest
-from asmtune.compile.pool import compile_one
-from asmtune.core.hardware.shipped import load_target
 from asmtune.core.kernel_module import KernelModule, from_python_module
-from asmtune.core.records.artifacts import Artifact, Sketch
-from tests.compile.making import sketch_one
 
 CORPUS = Path(__file__).parents[1] / "benchmarks" / "corpus"
 MODULES = [
@@ -47,17 +41,3 @@ def test_kernel_fits_its_measurement(name: str) -> None:
         # A tensor descriptor has its tensor as `base`.
         tensors = [v.base if hasattr(v, "block_shape") else v for v in arguments]
         assert sum(t.nbytes for t in tensors if hasattr(t, "nbytes")) < 1e9
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("name", MODULES)
-def test_kernel_compiles_for_h200(name: str, settings: Settings) -> None:
-    """A config from the middle of each space compiles on the last shape, on the first to TTGIR."""
-    module = corpus(name)
-    for shape, compiled in ((module.shapes[0], sketch_one), (module.shapes[-1], compile_one)):
-        problem = module.problem(shape, module.dtypes[-1], "meta")
-        configs = list(module.space().configs(**shape))
-        request = Lowering(problem, load_target("H200"), 30).request(configs[len(configs) // 2])
-        assert isinstance(request, LowerRequest), request
-        found = compiled(request, settings)
-        assert isinstance(found, Artifact | Sketch), found

@@ -124,6 +124,16 @@ def test_each_key_once_and_one_after_another(
     assert together == []
 
 
+def test_a_small_problem_is_not_timed(
+    host: Host, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the default's TTIR shows to be too short for tuning gets the default, untimed."""
+    monkeypatch.setattr("asmtune.predict.small._is_told", lambda _: False)
+    later(host, told, skip_tuning_below_us="host").resolve(miss())
+    assert described(told.next()) == ("small", True, support.DEFAULT)
+    assert host.machine.timed == []
+
+
 def test_failure_is_one_warning(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that cannot be tuned is told once, and goes on with what it had, for good."""
     raised: list[Exception] = [MeasureError("nothing ran"), ZeroDivisionError("a bug")]
@@ -161,17 +171,6 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
         warnings.simplefilter("error")
         assert resolver.resolve(miss()).final
     assert host.opened == []
-
-
-def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that is met while a graph is captured is not tuned in the background either."""
-
-    def begun(*_: Any) -> Any:
-        raise AssertionError("it was begun")
-
-    monkeypatch.setattr(background, "tune_later", begun)
-    resolver = later(host, told)
-    assert resolver.resolve(miss(), capturing=True).how == "fallback"
 
 
 def test_a_line_goes_on_after_what_nobody_foresaw() -> None:

@@ -138,20 +138,3 @@ def test_the_lock_of_hooks_is_free_while_a_kernel_is_tuned(
     monkeypatch.setattr(HostGpu, "bench", opened)
     launched(outer(gluon=calling(inner())))
     assert racing == [False, False]
-
-
-def test_without_the_winner_the_next_best_is_called(gpu: HostGpu) -> None:
-    """One record serves a kernel by the functions that the code has: the fastest of these."""
-    nested = inner()
-    launched(outer(vendor=vendor, gluon=calling(nested)))
-    for functions, winner in (
-        ({"vendor": vendor, "gluon": calling(nested)}, "gluon"),
-        ({"vendor": vendor}, "vendor"),
-        ({"gluon": calling(nested)}, "gluon"),
-        ({}, None),
-    ):
-        kernel = outer(**functions)
-        launched(kernel)
-        assert kernel.best_config.alternative == winner
-        assert kernel.best_config.kwargs["BLOCK"] == 64
-    assert gpu.tuned == 2

@@ -291,45 +291,20 @@ def test_arguments_are_made_again(recorded: RecordedKey, path: Path) -> None:
     assert float(made["pairs"].real.std()) > 0
 
 
-def on_elements(count: int, dtype: str, contents: dict[str, Any]) -> RecordedKey:
-    """A key whose one argument is a tensor of some contents."""
-    form = {"region": 0, "pointer": 0, "device": "cpu", "dtype": dtype}
-    tensor = {**form, "shape": [count], "strides": [1]}
-    region = {"device": "cpu", "pinned": False, "first": 0, "bytes": count * 8}
-    return replace(
-        BARE, arguments={"table": {"tensor": tensor}}, memory=(region,), contents=contents
-    )
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_contents_are_inflated_up_to_a_limit(more: int) -> None:
-    """No more elements are made of a file's content than are ever recorded."""
-    packed = base64.b64encode(zlib.compress(bytes(4 * (MOST_ELEMENTS + more)))).decode()
-    key = on_elements(8, "int32", {"table": {"dtype": "int32", "zlib": packed}})
-    if not more:
-        assert make_arguments(key)["table"].tolist() == [0] * 8
-        return
-    with pytest.raises(ValueError, match="too large: at most 262,144 bytes"):
-        make_arguments(key)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, r"keys.json: No such file or directory; record it again with `asmtune run"),
-        ('{"format": "asmtune-key 3"}\n{"kern', "cut off or damaged"),
-        ("[1, 2]", "line 1: no asmtune-key 3"),
-        ('{"format": "asmtune-key 4"}', "line 1: no asmtune-key 3"),
-        ('{"format": "asmtune-key 3", "kernel": 1}', "field 'module' is missing"),
-    ],
+UNREADABLE = (
+    *('{"format": "asmtune-key 3"}\n{"kern', "[1, 2]", '{"format": "asmtune-key 4"}'),
+    '{"format": "asmtune-key 3", "kernel": 1}',
 )
-def test_files_that_cannot_be_read(path: Path, content: str | None, message: str) -> None:
+
+
+def test_files_that_cannot_be_read(path: Path) -> None:
     """A file that is missing, cut off, of another kind or version is refused in one line."""
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(InputError, match=message) as raised:
-        read_keys(path)
-    assert "\n" not in str(raised.value)
+    for content in (None, *UNREADABLE):
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(InputError, match=path.name) as raised:
+            read_keys(path)
+        assert "\n" not in str(raised.value)
 
 
 def test_kernels_that_are_not_there(recorded: RecordedKey, path: Path) -> None:
@@ -349,12 +324,14 @@ def test_kernels_that_are_not_there(recorded: RecordedKey, path: Path) -> None:
         RecordedKeys.of(path, "cpy")
 
 
+TOO_LARGE = base64.b64encode(zlib.compress(bytes(4 * (MOST_ELEMENTS + 1)))).decode()
 DAMAGES: list[dict[str, Any]] = [
     {"grid": None},
     {"grid": {"reads": ["BLOCK"], "sizes": [[[32]]]}},
     {"memory": ()},
     {"arguments": {"x_ptr": {"tensor": {"pointer": 0}}}},
     {"contents": {"x_ptr": {"dtype": "i4", "zlib": "?"}}},
+    {"contents": {"x_ptr": {"dtype": "int32", "zlib": TOO_LARGE}}},
     {"arguments": {"x_ptr": {"function": "os:a\nb"}}},
 ]
 

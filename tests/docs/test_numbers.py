@@ -6,11 +6,9 @@ import math
 import re
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 
-from benchmarks.kernels.document import slower
 from website.blocks import pages
 from website.files import TABLES, results
 from website.numbers import written
@@ -60,23 +58,3 @@ def test_tables_are_written() -> None:
     assert "| `asm_autotune` | " in made
     assert made.startswith("a\n<!-- table")
     assert made.endswith("<!-- end -->\nb")
-
-
-def test_slower_kernels_count_once() -> None:
-    """A row that two files have counts as the second has it; what keeps up has no line."""
-
-    def rows(*given: tuple[str, int, float]) -> dict[str, Any]:
-        return {
-            "rows": [
-                {"kernel": k, "shape": {"M": m}, "over_vendor": over, "dtype": "fp16"}
-                for k, m, over in given
-            ]
-        }
-
-    table = slower(
-        rows(("matmul", 1, 0.5), ("gelu", 1, 1.1), ("tiled_matmul", 1, 0.2)),
-        rows(("matmul", 1, 0.9), ("matmul", 2, 1.0)),
-        rows(("matmul", 1, 0.5)),
-        rows(("matmul", 1, 0.98)),
-    )
-    assert table.splitlines()[2:] == ["| H100 | matmul | 2 | 1 | 0.900 | M 1, fp16 |"]
