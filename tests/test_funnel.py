@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -206,22 +205,6 @@ def test_nothing_can_run(
     assert says in str(caught.value)
     assert str(caught.value).count("not_defined is not defined") <= 1
     assert "\n" not in str(caught.value)
-
-
-def test_one_compile_for_shapes_of_one_specialisation(
-    funnel: Funnel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sizes that divide alike share the binary; the second problem compiles nothing."""
-    from asmtune.compile import pool
-
-    space = Space({"BLOCK": (64, 128)})
-    first = funnel.prune(scale_problem(4096), space)
-    monkeypatch.setattr(pool, "made_in", lambda *_: pytest.fail("compiled again"))
-    second = funnel.prune(scale_problem(8192), space)
-    digests: Callable[[PruneReport], Counter[Any]] = lambda report: Counter(  # noqa: E731
-        verdict.artifact for verdict in report.verdicts
-    )
-    assert digests(first) == digests(second)
 
 
 def test_a_triton_that_nobody_has_tried(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,40 +155,6 @@ def test_custom_op(tunings: list[str], quiet: None, mode: str) -> None:
     assert tunings == [f"add {N}"]
 
 
-def captured(kernel: AsmAutotuner, n: int) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]:
-    """A graph that adds the first two of the vectors into the third."""
-    x, y = torch.randn(2, n, device="cuda")
-    out, graph = torch.zeros_like(x), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
-    return graph, [x, y, out]
-
-
-def replayed(graph: torch.cuda.CUDAGraph, vectors: list[torch.Tensor]) -> None:
-    """Replay on other values; the sum is right."""
-    x, y, out = vectors
-    x.normal_()
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(out, x + y)
-
-
-def test_capture_of_an_unknown_key(tunings: list[str]) -> None:
-    """Two captures of a key that nobody tuned warn once, tune nothing, and replay right."""
-    kernel = decorated()
-    # Compiled before, as in a program that launched the kernel at other sizes.
-    gpu_kernels.add[(1,)](*torch.zeros(3, N, device="cuda"), N, BLOCK=256, num_warps=4)
-    with pytest.warns(
-        UntunedWarning, match=rf"add at n={N}.*before the capture.*BLOCK=256"
-    ) as seen:
-        graphs = [captured(kernel, N), captured(kernel, N)]
-    assert [w.category for w in seen].count(UntunedWarning) == 1
-    for graph, vectors in graphs:
-        replayed(graph, vectors)
-    assert tunings == []
-    assert kernel.best_config == SPACE.default
-
-
 doubling: Any = None
 
 

@@ -201,44 +201,6 @@ def test_first_launch_takes_what_is_shipped(tmp_path: Path) -> None:
     assert "asmtune.predict.prune" not in found["loaded"]
 
 
-def test_what_is_stale_goes(tmp_path: Path) -> None:
-    """Records of an older source leave a file; what was tuned now replaces what is shipped."""
-    one, *others = tuned("softmax")
-    old = replace(one, provenance=replace(one.provenance, source="0" * 64))
-    interchange.write(file_of("softmax", tmp_path), [old, *others])
-    keys, kept = ship("softmax", [], tmp_path)
-    assert (keys, kept) == (len(launched("softmax", Plan(), DEVICE)), len(others))
-    assert ship("softmax", [one], tmp_path)[1] == len(others) + 1
-    again = replace(one, winner=one.measurements[1].config)
-    ship("softmax", [again], tmp_path)
-    written = {key_digest(r.key): r.winner for r in interchange.read(file_of("softmax", tmp_path))}
-    assert written[key_digest(one.key)] == again.winner
-
-
-def test_what_the_vendor_beats_is_tuned_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record without alternatives goes where the vendor was faster; others of its kernel stay."""
-    monkeypatch.setattr("benchmarks.kernels.ship.TABLES", {DEVICE: tmp_path / "table.json"})
-    records = list(tuned("conv2d"))
-    places = NEEDED.places(["conv2d"])
-    rows = [
-        {"kernel": "conv2d", "shape": dict(at.shape), "dtype": at.dtype, "over_vendor": speed}
-        for at, speed in zip(places, (0.9, 0.96, 0.98, 1.2), strict=False)
-    ]
-    (tmp_path / "table.json").write_text(json.dumps({"rows": rows}))
-    keys = [record.key for record in records]
-    ship("conv2d", records, tmp_path)
-    written = [record.key for record in interchange.read(file_of("conv2d", tmp_path))]
-    assert [key in written for key in keys[:4]] == [False, False, True, True]
-    first = records[0]
-    vendor = Measurement(first.winner.with_alternative("torch"), 1.0, 1.0, 1.0, ())
-    knows = replace(first, measurements=(vendor, *first.measurements))
-    ship("conv2d", [knows], tmp_path)
-    assert first.key in [r.key for r in interchange.read(file_of("conv2d", tmp_path))]
-    assert slower("conv2d", "NVIDIA L4") == set()
-
-
 def test_abridged_keeps_the_winner() -> None:
     """The fastest are kept, and the winner; times have nanoseconds."""
     configs = [Config({"BLOCK": 2**n}) for n in range(5)]
