@@ -41,10 +41,10 @@ def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     return add
 
 
-def check(function: Callable[..., torch.Tensor], *sizes: int) -> None:
+def check(function: Callable[..., torch.Tensor], *sizes: int, device: str = "cpu") -> None:
     """Call it with vectors of these sizes; the results are right."""
     for n in sizes:
-        x, y = torch.randn(2, n)
+        x, y = torch.randn(2, n, device=device)
         torch.testing.assert_close(function(x, y), (x + 1 + y) * 2)
 
 

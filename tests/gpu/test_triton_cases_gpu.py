@@ -17,9 +17,9 @@ import triton.language as tl
 
 from asmtune import asm_autotune
 from asmtune.runtime.patching.redirect import patch
+from tests.dispatch.host_gpu import configs, copy, grid
 
 N = 1024
-BLOCKS = (32, 128)
 Decorator = Callable[..., Any]
 
 
@@ -36,16 +36,6 @@ def autotune(request: pytest.FixtureRequest) -> Iterator[Decorator]:
         yield triton.autotune
 
 
-def configs(*blocks: int, **options: Any) -> list[Any]:
-    """A config a block."""
-    return [triton.Config({"BLOCK": block}, **options) for block in blocks or BLOCKS]
-
-
-def grid(values: dict[str, Any]) -> tuple[int]:
-    """Programs for `n` elements."""
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
-
-
 def briefly(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
     """A user's clock: a millisecond of launches."""
     return triton.testing.do_bench(kernel_call, warmup=1, rep=1, quantiles=quantiles)
@@ -54,13 +44,6 @@ def briefly(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
 def in_graph(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
     """A user's clock that captures launches in a CUDA graph."""
     return triton.testing.do_bench_cudagraph(kernel_call, rep=1, quantiles=quantiles)
-
-
-@triton.jit
-def copy(x_ptr, out_ptr, n, scale: tl.constexpr = 1, BLOCK: tl.constexpr = 32):
-    """Multiply by `scale`."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 
 
 def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
