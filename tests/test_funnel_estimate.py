@@ -277,6 +277,7 @@ def test_later_rounds_take_what_ranks_best(target: Target) -> None:
     assert len(sketched.left) == 148
     assert all(not verdict.kept for verdict in sketched.left)
     assert sketched.left[0].config.num_warps == 4
+    assert "rank 198 " in str(sketched.left[-1].reasons[0])  # of 200 without the two refused
 
 
 def test_hand_edited_configs_are_sketched_first(target: Target) -> None:

@@ -25,41 +25,9 @@ from asmtune.runtime.misses.background import (
 )
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
-from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
 from tests import tuning_support as support
-from tests.dispatch.host import Host, described, miss
-
-PATIENCE_S = 120.0
-
-
-class Told:
-    """Records of what a resolver emits of keys that were tuned in the background."""
-
-    def __init__(self) -> None:
-        self.choices: list[tuple[TuningRequest, Choice]] = []
-        self._some = threading.Semaphore(0)
-
-    def __call__(self, at: TuningRequest, choice: Choice) -> None:
-        """Take note."""
-        self.choices.append((at, choice))
-        self._some.release()
-
-    def next(self) -> Choice:
-        """The choice that is told next."""
-        assert self._some.acquire(timeout=PATIENCE_S)
-        return self.choices[-1][1]
-
-
-@pytest.fixture
-def told() -> Told:
-    """Nothing told yet."""
-    return Told()
-
-
-def later(host: Host, told: Told, **options: Any) -> Resolver:
-    """A resolver that tunes in the background."""
-    return Resolver(host.options(on_miss="background", **options), told)
+from tests.dispatch.host import PATIENCE_S, Host, Told, described, later, miss
 
 
 def test_goes_on_at_once_and_switches_when_tuned(host: Host, told: Told) -> None:

@@ -19,6 +19,8 @@ from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.store import interchange, shipped
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import run_files
 from asmtune.tuning import request
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, provenance
@@ -61,6 +63,10 @@ def test_tuned_once_and_known_to_the_next_process(
     assert described(first) == ("tuned", True, support.BEST)
     assert first.record is not None
     assert len(first.record.measurements) > 1
+    (path,) = run_files(host.folder / "runs")
+    ending = read_trace(path).ending
+    assert ending is not None
+    assert ending.winner == support.BEST
     monkeypatch.setattr(Tuner, "open", closed)
     assert described(host.resolver().resolve(miss())) == ("known", True, support.BEST)
 

