@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import triton
 
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
@@ -32,11 +26,10 @@ from benchmarks.kernels.ship import (
     file_of,
     knows_alternatives,
     launched,
-    ship,
     slower,
 )
 from benchmarks.kernels.table import FILE, is_current
-from tests.kernels.accuracy import KERNELS, module_of
+from tests.kernels.accuracy import KERNELS
 
 ROOT = Path(__file__).parents[2]
 NEEDED = Plan(name="quick")
@@ -159,46 +152,6 @@ def test_a_key_has_one_space(name: str) -> None:
             spaces.setdefault(key_digest(key), set()).add(expected.space)
     assert spaces
     assert [digest for digest, found in spaces.items() if len(found) > 1] == []
-
-
-def tuned(name: str) -> Iterator[TuneRecord]:
-    """Records as tuning on an H200 would leave them, with a config that is not the default."""
-    module = module_of(name)
-    for place in NEEDED.places([name]):
-        for key, expected in identities(place):
-            configs = [c for c in module.space().configs(**place.shape) if c != module.DEFAULT]
-            timed = [Measurement(c, 5.0 + n, 4.0, 9.0, (5.0, 6.0)) for n, c in enumerate(configs)]
-            failed = ((module.DEFAULT, Failure("ptxas", "registers", "too many")),)
-            yield TuneRecord(key, configs[0], tuple(timed), expected, failed)
-
-
-def run(folder: Path, name: str, tmp_path: Path) -> dict[str, Any]:
-    """Run a new process with asmtune's shipped folder and no store; return what it launches."""
-    environment = {**os.environ, "ASMTUNE_CACHE_DIR": str(tmp_path / "none"), "ASMTUNE_JOBS": "1"}
-    command = [sys.executable, "-m", "tests.kernels.shipped_process", str(folder), name]
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "none" / "store.sqlite").exists()
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-@pytest.mark.slow
-def test_first_launch_takes_what_is_shipped(tmp_path: Path) -> None:
-    """From a store to `cache/` to a new process: no tuning, no database, nothing that tunes."""
-    records = list(tuned("softmax"))
-    folder = tmp_path / "shipped"
-    folder.mkdir()
-    assert ship("softmax", records, folder)[1] == len(records)
-    found = run(folder, "softmax", tmp_path)
-    wanted = records[0].winner.all_kwargs()
-    (launch,) = found["launches"]
-    assert {name: launch[name] for name in wanted if name in launch} == wanted
-    roots = {name.partition(".")[0] for name in found["loaded"]}
-    assert "sklearn" not in roots
-    assert "asmtune.predict.prune" not in found["loaded"]
 
 
 def test_abridged_keeps_the_winner() -> None:

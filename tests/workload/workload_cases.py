@@ -135,12 +135,10 @@ TILED = {
     "c_desc": gluons.descriptor(half(128, 128), [128, 128]),
 }
 ONE = half(32, 32).float()
-LONG = half(5000).float()
 CASES |= {
     "gluon_rows": gluon(
         gluons.row_sum, 100, x_ptr=half(100, 3000), y_ptr=half(100), columns=3000, BLOCK=1024
     ),
-    "gluon_copies": gluon(gluons.copied_sum, 5, x_ptr=LONG, y_ptr=LONG, n=5000, BLOCK=1024),
     "gluon_parts": gluon(gluons.passed_on, 1, x_desc=ROWS, y_desc=ROWS, n=1024, BLOCK=64),
     "gluon_results": gluon(
         gluons.handed_back, 1, x_ptr=half(64), y_ptr=half(64), z_ptr=half(64), n=9
