@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import subprocess
 import sys
 import threading
 import warnings
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import MeasureError, MemoryShortError
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses.background import (
     BackgroundQueue,
@@ -139,6 +141,19 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
         warnings.simplefilter("error")
         assert resolver.resolve(miss()).final
     assert host.opened == []
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_room_for_two_copies_beside_a_process(lacks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All regions of a GPU count twice, with what a process takes; not a byte more is asked for."""
+    regions: list[Any] = [
+        SimpleNamespace(device=kind, whole=SimpleNamespace(device=kind), nbytes=size)
+        for kind, size in (("cuda", 1 << 20), ("cpu", 1 << 40), ("cuda", 3 << 20))
+    ]
+    free = (8 << 20) + background.PROCESS_BYTES + background.RESERVE_BYTES - lacks
+    monkeypatch.setattr(background, "free_bytes", lambda _: free)
+    with pytest.raises(MemoryShortError) if lacks else contextlib.nullcontext():
+        background._require_room(regions)
 
 
 def test_a_line_goes_on_after_what_nobody_foresaw() -> None:

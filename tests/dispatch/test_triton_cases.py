@@ -160,6 +160,13 @@ def test_a_share_is_of_what_early_pruning_left(autotune: Decorator, gpu: HostGpu
     assert {config.kwargs["BLOCK"] for config in kernel.configs_timings} == set(blocks[:3])
 
 
+def test_a_model_is_asked_only_where_it_chooses(autotune: Decorator, gpu: HostGpu) -> None:
+    """Where no more configs are left than `top_k`, all are timed, unestimated."""
+    pruned = {"perf_model": lambda **_: pytest.fail("it was asked"), "top_k": 2}
+    autotune(configs(), ["n"], prune_configs_by=pruned)(copy)[grid](*vectors(), n=N)
+    assert set(gpu.seen) == {32, 128}
+
+
 @pytest.mark.parametrize("left", [[], None])
 def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu, left: Any) -> None:
     """Where pruning leaves nothing, or forgets to return, it is told before any launch."""

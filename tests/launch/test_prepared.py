@@ -337,6 +337,12 @@ def test_what_is_not_understood_is_never_replayed(watched: Watched, name: str) -
     assert reason in told
 
 
+def test_as_many_results_as_a_call_holds(watched: Watched) -> None:
+    """A function of 32 new tensors is prepared; `REFUSED` has one of 33."""
+    call = watched.replayed(lambda x: tuple(doubled(x) for _ in range(32)))
+    assert watched.launches(lambda: call(X)) == 32
+
+
 def test_addresses_of_views(watched: Watched) -> None:
     """A launch on a part of an argument, or of an allocation, gets the part's address."""
 
