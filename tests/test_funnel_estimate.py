@@ -24,6 +24,7 @@ from asmtune.core.space.space import Space
 from asmtune.predict.prune import places, rounds
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import failed
+from asmtune.predict.prune.picking import SAMPLE, _sample
 from asmtune.predict.prune.places import Places, sampled_works
 from asmtune.predict.prune.ranking import Ranker
 from asmtune.predict.prune.rounds import SketchRounds, sketches_for, thinned
@@ -137,6 +138,15 @@ def test_an_axis_of_very_many_values() -> None:
         tracemalloc.stop()
     assert peak < 1000 * count
     assert alike.sum(axis=0).tolist() == [1.0] * len(sample)
+
+
+def test_a_sample_to_compile_spreads_over_the_space(product: Problem) -> None:
+    """Where nothing can be sketched, the default and configs at equal distances are compiled."""
+    order = {config: place for place, config in enumerate(WIDE.points().led_by(WIDE.first()))}
+    own = [order[config] for config in _sample(product, WIDE)]
+    gaps = np.diff(own[1:])
+    assert (len(own), own[:2], gaps.max() - gaps.min()) == (SAMPLE, [0, 1], 1)
+    assert len(order) - own[-1] <= gaps.max()
 
 
 def test_a_part_of_a_very_large_space_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
