@@ -14,10 +14,12 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import flow
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import failed
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
@@ -171,6 +173,20 @@ def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     assert "default config" in note
     assert "BLOCK=100" in note
     assert "power of 2" in note
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 10])
+def test_configs_that_took_too_long_are_named(count: int) -> None:
+    """A note names the first few that the compiler did not finish, and counts the others."""
+    late, other = Failure("ptxas", "timeout", "after 60 s"), Failure("ptxas", "ptxas", "no")
+    configs = [Config({"BLOCK": 1 << size}) for size in range(count)]
+    verdicts = [failed(Config({"BLOCK": 3}), other), *(failed(config, late) for config in configs)]
+    notes = flow.timeout_notes(verdicts)
+    assert len(notes) == min(count, 1)
+    for note in notes:
+        named = [config for config in configs if str(config) in note]
+        assert (named, "after 60 s" in note) == (configs[:8], True)
+        assert ("2 more" in note) == (count == 10)
 
 
 def test_guesses_are_told(funnel: Funnel) -> None:
