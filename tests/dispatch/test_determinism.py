@@ -81,6 +81,10 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_deterministic()
     with pytest.raises(InputError, match="yes"):
         asmtune.deterministic("yes")  # type: ignore[arg-type]
+    runtime_options._choose(None)
+    monkeypatch.setenv("ASMTUNE_DETERMINISTIC", "yes")
+    with pytest.raises(InputError, match="ASMTUNE_DETERMINISTIC='yes'"):
+        is_deterministic()
 
 
 @pytest.mark.slow(seconds=20)
