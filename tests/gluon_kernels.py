@@ -47,19 +47,6 @@ def row_sum(x_ptr, y_ptr, columns, BLOCK: gl.constexpr, num_warps: gl.constexpr)
 
 
 @gluon.jit
-def copied_sum(x_ptr, y_ptr, n, BLOCK: gl.constexpr, num_warps: gl.constexpr):
-    """Add to an output what cp.async has copied to shared memory."""
-    layout: gl.constexpr = gl.BlockedLayout([4], [32], [num_warps], [0])
-    shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, order=[0])
-    buffer = gl.allocate_shared_memory(x_ptr.dtype.element_ty, [BLOCK], shared)
-    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
-    copy_ahead(buffer, x_ptr + at, mask=at < n)
-    async_copy.commit_group()
-    async_copy.wait_group(0)
-    gl.atomic_add(y_ptr + at, buffer.load(layout), mask=at < n)
-
-
-@gluon.jit
 def _load_rows(x_desc, buffer, ready, empty, steps, BLOCK: gl.constexpr):
     for i in range(steps):
         mbarrier.wait(empty, (i & 1) ^ 1)

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 import venv
 import zipfile
 from importlib.metadata import PackageNotFoundError, distribution, distributions
@@ -15,80 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 ENTRY = re.compile(
     r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)(?P<rest>[^\n]*(\n    [^\n]+)*)", re.M
 )
-APART = {"asmtune", "torch"}
-"""The package itself, and PyTorch, whose CUDA build has requirements that no other has."""
 
 FEW = (
     "--axis BLOCK_M=64 --axis BLOCK_N=128 --axis BLOCK_K=64 --axis num_warps=4 --axis num_stages=3"
 )
-
-
-def locked() -> dict[str, tuple[str, str]]:
-    """The version and the hashes of each package for this platform, over all lock files."""
-    from packaging.markers import Marker
-
-    found: dict[str, tuple[str, str]] = {}
-    for path in LOCKS:
-        for entry in ENTRY.finditer(path.read_text()):
-            marker = entry["rest"].partition("\n")[0].strip(" ;\\")
-            if not marker or Marker(marker).evaluate():
-                assert entry["name"] not in found, f"{entry['name']} is in two lock files"
-                found[entry["name"]] = (entry["version"], entry["rest"])
-    return found
-
-
-def needed() -> dict[str, str]:
-    """The version of each package installed here that asmtune, with all extras, comes to need."""
-    from packaging.requirements import Requirement
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    queue = [*project["dependencies"], *(line for name in extras for line in extras[name])]
-    found: dict[str, str] = {}
-    seen: set[str] = set()
-    while queue:
-        requirement = Requirement(queue.pop())
-        name = re.sub(r"[-_.]+", "-", requirement.name).lower()
-        if str(requirement) in seen:
-            continue
-        seen.add(str(requirement))
-        try:
-            installed = distribution(name)
-        except PackageNotFoundError:
-            continue
-        found |= {name: installed.version} if name not in APART else {}
-        for line in installed.requires or () if name != "asmtune" else ():
-            inner = Requirement(line)
-            texts = [{"extra": extra} for extra in (*requirement.extras, "")]
-            if inner.marker is None or any(inner.marker.evaluate(text) for text in texts):
-                inner.marker = None
-                queue.append(str(inner))
-    return found
-
-
-def test_every_package_is_locked() -> None:
-    """What asmtune and its extras come to need is in a lock file, with the version installed.
-
-    Triton may be another: `make test-tritons` tries several.
-    """
-    versions = {name: version for name, (version, _) in locked().items()}
-    assert "triton" in versions
-    found = needed() | {"triton": versions["triton"]}
-    assert len(found) > 30
-    assert {name: versions.get(name) for name in found} == found
-
-
-def test_every_lock_has_hashes() -> None:
-    """Each package has its files' SHA-256, as pip checks them, and no index or folder is named."""
-    entries = locked()
-    assert len(entries) > 50
-    assert [name for name, (_, rest) in entries.items() if "--hash=sha256:" not in rest] == []
-    for path in LOCKS:
-        assert re.search(r"://|--find-links|--index|--extra-index", path.read_text()) is None
 
 
 def built(folder: Path) -> Path:

@@ -19,7 +19,7 @@ from asmtune.predict.features import catalog
 from asmtune.predict.features.catalog import FEATURES, schema
 from asmtune.predict.features.reader import ProfileReader
 from tests.compile import making
-from tests.sample_kernels import product_problem, row_sum_problem, scale_problem
+from tests.sample_kernels import scale_problem
 
 Compile = Callable[[Problem, Config, str], Artifact]
 
@@ -70,31 +70,6 @@ def test_a_kernel_without_a_loop(target: Target, compiled: Compile) -> None:
             )
     # 512 halves over 128 threads.
     assert found["global_load_bytes_hot"] == found["global_store_bytes_hot"] == 8
-
-
-def test_a_kernel_with_a_loop(target: Target, compiled: Compile) -> None:
-    """A loop's own loads are hot; what stands after it is not."""
-    found = read(target, compiled(row_sum_problem(), Config({"BLOCK": 512}), "H200"))
-    assert found["loops"] >= 1
-    assert 0 < found["instructions_hot"] < found["instructions"]
-    # 512 floats over 128 threads, four an instruction or one, in one trip.
-    assert found["global_load_bytes_hot"] % 16 == 0 < found["global_load_bytes_hot"]
-    assert found["global_store_bytes_hot"] == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "mnemonic"), [("A100", "mma_sync"), ("H200", "wgmma"), ("B200", "tcgen05_mma")]
-)
-def test_tensor_work(name: str, mnemonic: str, compiled: Compile) -> None:
-    """One trip multiplies a tile whatever the instruction, and the text names which it is."""
-    tile = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}
-    artifact = compiled(product_problem(), Config(tile, num_stages=2), name)
-    found = read(load_target(name), artifact)
-    assert found["tensor_flops_hot"] == 2 * 128 * 64 * 64
-    assert found["tensor_hot"] > 0
-    others = {"mma_sync", "wgmma", "tcgen05_mma"} - {mnemonic}
-    assert found[f"text_{mnemonic}"] > 0
-    assert all(found[f"text_{other}"] == 0 for other in others)
 
 
 def test_damage_is_told(target: Target, compiled: Compile) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +14,12 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
 from asmtune.core.problem import Problem
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.verdicts import PruneReport
 from asmtune.core.space.space import Space
 from asmtune.predict.prune import flow
 from asmtune.predict.prune.flow import Funnel
+from asmtune.predict.prune.front import failed
 from asmtune.predict.score.keep import Keep
 from asmtune.predict.score.scorer import Candidate, Scorer
 from asmtune.predict.score.scorers import make_scorer
@@ -174,6 +175,20 @@ def test_a_default_that_cannot_run(funnel: Funnel) -> None:
     assert "power of 2" in note
 
 
+@pytest.mark.parametrize("count", [0, 1, 8, 10])
+def test_configs_that_took_too_long_are_named(count: int) -> None:
+    """A note names the first few that the compiler did not finish, and counts the others."""
+    late, other = Failure("ptxas", "timeout", "after 60 s"), Failure("ptxas", "ptxas", "no")
+    configs = [Config({"BLOCK": 1 << size}) for size in range(count)]
+    verdicts = [failed(Config({"BLOCK": 3}), other), *(failed(config, late) for config in configs)]
+    notes = flow.timeout_notes(verdicts)
+    assert len(notes) == min(count, 1)
+    for note in notes:
+        named = [config for config in configs if str(config) in note]
+        assert (named, "after 60 s" in note) == (configs[:8], True)
+        assert ("2 more" in note) == (count == 10)
+
+
 def test_guesses_are_told(funnel: Funnel) -> None:
     """What only memory tells stands in one note, with what tiles assume; one names the tensor."""
     rows, sums = tensor(torch.float32, 1 << 20), tensor(torch.float32, 64)
@@ -206,22 +221,6 @@ def test_nothing_can_run(
     assert says in str(caught.value)
     assert str(caught.value).count("not_defined is not defined") <= 1
     assert "\n" not in str(caught.value)
-
-
-def test_one_compile_for_shapes_of_one_specialisation(
-    funnel: Funnel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sizes that divide alike share the binary; the second problem compiles nothing."""
-    from asmtune.compile import pool
-
-    space = Space({"BLOCK": (64, 128)})
-    first = funnel.prune(scale_problem(4096), space)
-    monkeypatch.setattr(pool, "made_in", lambda *_: pytest.fail("compiled again"))
-    second = funnel.prune(scale_problem(8192), space)
-    digests: Callable[[PruneReport], Counter[Any]] = lambda report: Counter(  # noqa: E731
-        verdict.artifact for verdict in report.verdicts
-    )
-    assert digests(first) == digests(second)
 
 
 def test_a_triton_that_nobody_has_tried(funnel: Funnel, monkeypatch: pytest.MonkeyPatch) -> None:

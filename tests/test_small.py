@@ -15,7 +15,7 @@ import asmtune
 from asmtune.base.errors import InputError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
-from asmtune.core.hardware.model import LAUNCH_US, Target
+from asmtune.core.hardware.model import LAUNCH_US, Target, dram_rate
 from asmtune.core.hardware.shipped import load_target, target_names
 from asmtune.core.problem import Problem
 from asmtune.core.size_rules import gemm, untuned_config
@@ -24,7 +24,7 @@ from asmtune.ir.ttir.work import Work
 from asmtune.predict.prune.flow import Funnel
 from asmtune.predict.prune.front import ProblemAnalysis
 from asmtune.predict.score.scorers import make_scorer
-from asmtune.predict.small import HOST, arguments_us, limit_us, small_us
+from asmtune.predict.small import HOST, arguments_us, limit_us, small_us, work_us
 from tests import tuning_support
 
 H200 = load_target("H200")
@@ -157,7 +157,11 @@ def test_loops_by_their_ttir(funnel: Funnel, n: int, expected: bool) -> None:
         return found
 
     assert (small_us(problem, H200, HOST, work) is not None) is expected
-    assert len(asked) == 1
+    (done,) = asked
+    cycles = sum(n / (16 if kind == "special" else 128) for kind, n in done.elements.items())
+    cycles *= max(1.0, done.programs / 132)
+    seconds = cycles / H200.clock_hz + 8 * n / dram_rate(H200)
+    assert work_us(done, H200) == pytest.approx(LAUNCH_US + 1e6 * seconds)
     assert small_us(problem, H200, HOST, lambda: None) is None
     assert small_us(problem, H200, HOST, lambda: Work.unread((1, 1, 1))) is None
 

@@ -4,36 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from asmtune.compile.lower import Lowering
-from asmtune.core.config import Config
-from asmtune.core.hardware.model import Target
-from asmtune.core.problem import Problem
 from benchmarks.aibench8.summary import BARS, speedups
-from benchmarks.aibench8.tasks import TASKS, contract_of, without_contract
-from tests.kernels.accuracy import module_of
-
-
-def ttir(problem: Problem, config: Config, target: Target) -> str:
-    """The first IR of a launch."""
-    request: Any = Lowering(problem, target, 60).request(config)
-    return str(request.ttir)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_without_contract(name: str, target: Target) -> None:
-    """No divisor of sizes or addresses is known any more, and nothing else has changed."""
-    problem = TASKS[name].problem("meta")
-    general = without_contract(problem)
-    default = module_of(name).space().first(**problem.shape)
-    assert set(contract_of(general).values()) <= {1}
-    assert contract_of(general).keys() == contract_of(problem).keys()
-    assert "tt.divisibility" in ttir(problem, default, target)
-    assert "tt.divisibility" not in ttir(general, default, target)
-    same = problem.arguments.keys() - contract_of(problem).keys()
-    assert all(general.arguments[argument] is problem.arguments[argument] for argument in same)
-    assert general.programs(default) == problem.programs(default)
 
 
 def row(bar: str, p50: float, p20: float | None = None, p80: float | None = None) -> dict[str, Any]:

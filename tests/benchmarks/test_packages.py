@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.packages.catalogue import PROGRAMS, Program
 from benchmarks.packages.programs import stopwatch
 from benchmarks.packages.summary import document, judged, summary
 from benchmarks.packages.tolerances import UNITS, compared, difference
@@ -60,21 +58,6 @@ def test_overlaps_count_once() -> None:
     """The GPU is busy as long as any kernel runs; the gaps between kernels are not its time."""
     assert stopwatch.busy_us([(10.0, 12.0), (0.0, 4.0), (1.0, 2.0), (3.0, 5.0)]) == 7.0
     assert stopwatch.busy_us([]) == 0.0
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_programs(program: Program) -> None:
-    """A program runs the operations that the catalogue has, and does not know asmtune."""
-    text = program.path.read_text()
-    assert "asmtune" not in text
-    (call,) = (
-        node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "main"
-    )
-    (operations,) = call.args
-    assert isinstance(operations, ast.Dict)
-    assert tuple(ast.literal_eval(key) for key in operations.keys if key) == program.operations
 
 
 def _told(first_s: float, speed: float | None = None) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,10 +17,9 @@ from asmtune.measure.timing.statistics import summarise
 from benchmarks.harness import Ways
 from benchmarks.kernels.__main__ import line
 from benchmarks.kernels.entry import Entry
-from benchmarks.kernels.identities import identities, source_of
-from benchmarks.kernels.plan import Place, Plan
+from benchmarks.kernels.identities import identities
+from benchmarks.kernels.plan import Plan
 from benchmarks.kernels.rows import Timer, summary
-from benchmarks.kernels.table import Table
 
 N = 1 << 20
 SHAPE = {"n": N}
@@ -101,58 +98,3 @@ def test_wide_rows(kernel: str, count: int) -> None:
     assert len(places) == len({place.name for place in places}) == count
     assert all(keys)
     assert len(set().union(*keys)) > count // 2
-
-
-def test_plans() -> None:
-    """A plan has the first row of each kernel before other rows, and no row twice.
-
-    "quick" has all shapes with the first dtype, and the first shape with the others; "wide" has
-    shapes of its own, with the first dtype or those asked for.
-    """
-    full = Plan().places(["vector_add", "softmax"])
-    assert [place.kernel for place in full[:3]] == ["vector_add", "softmax", "vector_add"]
-    assert len({place.name for place in full}) == len(full) == 3 * 4 + 3 * 5
-    quick = Plan(name="quick").places(["softmax"])
-    assert [place.dtype for place in quick] == ["fp32"] * 5 + ["fp16", "bf16"]
-    assert quick[5].shape == quick[6].shape == quick[0].shape
-    wide, other = (
-        Plan(name="wide", dtypes=dtypes).places(["matmul", "softmax"]) for dtypes in ((), ["bf16"])
-    )
-    assert {(place.kernel, place.dtype) for place in wide} == {("matmul", "fp16")}
-    assert [replace(place, dtype="bf16") for place in wide] == other
-
-
-def timed(place: Place, **changes: Any) -> dict[str, Any]:
-    """A row as the file has it."""
-    made = {"kernel": place.kernel, "shape": dict(place.shape), "dtype": place.dtype}
-    return {
-        **made,
-        "group": "element-wise",
-        "ours": {},
-        "source": source_of(place.kernel),
-    } | changes
-
-
-def test_resuming_keeps_what_holds(tmp_path: Path) -> None:
-    """Rows of today's source are kept with their run; others are made anew, in their places."""
-    places = Plan().places(["vector_add"])
-    first = Table()
-    first.begin()
-    first.add(timed(places[0]))
-    first.add(timed(places[1], source="older"))
-    wrong = timed(places[2], wrong=2.0)
-    del wrong["ours"]
-    first.add(wrong)
-    file = tmp_path / "kernels.json"
-    first.write(file, places)
-    again = Table.resumed(file)
-    assert list(again.rows) == [places[0].name]
-    again.begin()
-    again.add(timed(places[1]))
-    again.write(file, places)
-    resumed = Table.resumed(file)
-    assert {name: row["run"] for name, row in resumed.rows.items()} == {
-        places[0].name: 0,
-        places[1].name: 1,
-    }
-    assert len(resumed.runs) == 2

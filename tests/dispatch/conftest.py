@@ -13,7 +13,7 @@ import triton
 
 from asmtune import asm_autotune
 from asmtune.runtime.patching.redirect import patch
-from tests.dispatch.host import Host, make_host
+from tests.dispatch.host import Host, Told, make_host
 from tests.dispatch.host_gpu import EFFORT, HostGpu, host_gpu
 from tests.dispatch.torch_support import Imagined
 
@@ -29,6 +29,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Imagined:
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A machine with an imagined H200 and an empty store, on which keys are missed."""
     return make_host(tmp_path / "cache", monkeypatch)
+
+
+@pytest.fixture
+def told() -> Told:
+    """Nothing told yet."""
+    return Told()
 
 
 @pytest.fixture

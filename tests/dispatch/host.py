@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,32 @@ class Host:
         return DecoratorOptions(
             **{"space": support.space(), "skip_tuning_below_us": None, **options}
         )
+
+
+PATIENCE_S = 120.0
+
+
+class Told:
+    """Records of what a resolver emits of keys that were tuned in the background."""
+
+    def __init__(self) -> None:
+        self.choices: list[tuple[TuningRequest, Choice]] = []
+        self._some = threading.Semaphore(0)
+
+    def __call__(self, at: TuningRequest, choice: Choice) -> None:
+        """Take note."""
+        self.choices.append((at, choice))
+        self._some.release()
+
+    def next(self) -> Choice:
+        """The choice that is told next."""
+        assert self._some.acquire(timeout=PATIENCE_S)
+        return self.choices[-1][1]
+
+
+def later(host: Host, told: Told, **options: Any) -> Resolver:
+    """A resolver that tunes in the background."""
+    return Resolver(host.options(on_miss="background", **options), told)
 
 
 def make_host(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Host:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import subprocess
 import sys
 import threading
 import warnings
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asmtune.base.errors import MeasureError
+from asmtune.base.errors import MeasureError, MemoryShortError
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses.background import (
     BackgroundQueue,
@@ -25,41 +27,9 @@ from asmtune.runtime.misses.background import (
 )
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning, Resolver
-from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.session import Session
 from tests import tuning_support as support
-from tests.dispatch.host import Host, described, miss
-
-PATIENCE_S = 120.0
-
-
-class Told:
-    """Records of what a resolver emits of keys that were tuned in the background."""
-
-    def __init__(self) -> None:
-        self.choices: list[tuple[TuningRequest, Choice]] = []
-        self._some = threading.Semaphore(0)
-
-    def __call__(self, at: TuningRequest, choice: Choice) -> None:
-        """Take note."""
-        self.choices.append((at, choice))
-        self._some.release()
-
-    def next(self) -> Choice:
-        """The choice that is told next."""
-        assert self._some.acquire(timeout=PATIENCE_S)
-        return self.choices[-1][1]
-
-
-@pytest.fixture
-def told() -> Told:
-    """Nothing told yet."""
-    return Told()
-
-
-def later(host: Host, told: Told, **options: Any) -> Resolver:
-    """A resolver that tunes in the background."""
-    return Resolver(host.options(on_miss="background", **options), told)
+from tests.dispatch.host import PATIENCE_S, Host, Told, described, later, miss
 
 
 def test_goes_on_at_once_and_switches_when_tuned(host: Host, told: Told) -> None:
@@ -124,6 +94,16 @@ def test_each_key_once_and_one_after_another(
     assert together == []
 
 
+def test_a_small_problem_is_not_timed(
+    host: Host, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the default's TTIR shows to be too short for tuning gets the default, untimed."""
+    monkeypatch.setattr("asmtune.predict.small._is_told", lambda _: False)
+    later(host, told, skip_tuning_below_us="host").resolve(miss())
+    assert described(told.next()) == ("small", True, support.DEFAULT)
+    assert host.machine.timed == []
+
+
 def test_failure_is_one_warning(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that cannot be tuned is told once, and goes on with what it had, for good."""
     raised: list[Exception] = [MeasureError("nothing ran"), ZeroDivisionError("a bug")]
@@ -163,15 +143,17 @@ def test_no_room_for_copies(host: Host, told: Told, monkeypatch: pytest.MonkeyPa
     assert host.opened == []
 
 
-def test_capture_begins_nothing(host: Host, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that is met while a graph is captured is not tuned in the background either."""
-
-    def begun(*_: Any) -> Any:
-        raise AssertionError("it was begun")
-
-    monkeypatch.setattr(background, "tune_later", begun)
-    resolver = later(host, told)
-    assert resolver.resolve(miss(), capturing=True).how == "fallback"
+@pytest.mark.parametrize("lacks", [0, 1])
+def test_room_for_two_copies_beside_a_process(lacks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All regions of a GPU count twice, with what a process takes; not a byte more is asked for."""
+    regions: list[Any] = [
+        SimpleNamespace(device=kind, whole=SimpleNamespace(device=kind), nbytes=size)
+        for kind, size in (("cuda", 1 << 20), ("cpu", 1 << 40), ("cuda", 3 << 20))
+    ]
+    free = (8 << 20) + background.PROCESS_BYTES + background.RESERVE_BYTES - lacks
+    monkeypatch.setattr(background, "free_bytes", lambda _: free)
+    with pytest.raises(MemoryShortError) if lacks else contextlib.nullcontext():
+        background._require_room(regions)
 
 
 def test_a_line_goes_on_after_what_nobody_foresaw() -> None:

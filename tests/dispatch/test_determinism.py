@@ -40,6 +40,7 @@ from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
 from tests.dispatch import torch_kernels
 from tests.dispatch.host import Host, described, miss
+from tests.dispatch.test_misses import closed
 from tests.dispatch.torch_support import Imagined
 
 ROOT = Path(__file__).parents[2]
@@ -60,11 +61,6 @@ def blocks(x_ptr, y_ptr, out_ptr, n, BLOCK, OTHER):
     """Do nothing, in a grid of two blocks."""
 
 
-def refuse(*_: Any, **__: Any) -> Any:
-    """Stand for a tuner that must not be opened."""
-    raise AssertionError("a tuner was opened")
-
-
 def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call, the variable and PyTorch's switch turn it on; the call takes precedence."""
     assert not is_deterministic()
@@ -83,14 +79,11 @@ def test_switches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_deterministic()
     asmtune.deterministic(False)
     assert not is_deterministic()
-
-
-def test_bad_switches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another value than True, False, 0 and 1 gives one line."""
-    with pytest.raises(InputError, match=r"^deterministic\('yes'\): give True or False$"):
+    with pytest.raises(InputError, match="yes"):
         asmtune.deterministic("yes")  # type: ignore[arg-type]
+    runtime_options._choose(None)
     monkeypatch.setenv("ASMTUNE_DETERMINISTIC", "yes")
-    with pytest.raises(InputError, match=r"^.*ASMTUNE_DETERMINISTIC='yes': expected one of 0, 1$"):
+    with pytest.raises(InputError, match="ASMTUNE_DETERMINISTIC='yes'"):
         is_deterministic()
 
 
@@ -124,7 +117,7 @@ def test_two_processes_with_other_histories(tmp_path: Path) -> None:
 
 def test_stored_config_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored config comes first, also with force=True, and nothing is tuned."""
-    monkeypatch.setattr(Tuner, "open", refuse)
+    monkeypatch.setattr(Tuner, "open", closed)
     slow = Config({"BLOCK": 2048, "FLAW": 0}, num_warps=1)
     at = miss()
     with Store.open(host.folder / "store.sqlite") as store:
@@ -137,7 +130,7 @@ def test_stored_config_first(host: Host, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new key gets the model's pick whatever the options of a miss say."""
-    monkeypatch.setattr(Tuner, "open", refuse)
+    monkeypatch.setattr(Tuner, "open", closed)
     other = Config({"BLOCK": 128, "FLAW": 0}, num_warps=1)
     options: list[dict[str, Any]] = [
         {},
@@ -157,7 +150,7 @@ def test_model_picks_otherwise(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_ranks(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's pick is the model's whatever its job agreed on before; on_miss="raise" raises."""
-    monkeypatch.setattr(Tuner, "open", refuse)
+    monkeypatch.setattr(Tuner, "open", closed)
     job = RankJob(dist.HashStore(), 0)
     monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
     at = miss()
@@ -264,7 +257,7 @@ def test_nothing_unchecked_is_launched(
     host: Host, monkeypatch: pytest.MonkeyPatch, choices: dict[str, Any]
 ) -> None:
     """With check="bits" or a bound, an untuned key gets the default wherever nothing is timed."""
-    monkeypatch.setattr(Tuner, "open", refuse)
+    monkeypatch.setattr(Tuner, "open", closed)
     untimed = host.resolver(on_miss="predict", choices=choices)
     found = [untimed.resolve(miss())]
     found.append(host.resolver(choices=choices).resolve(miss(), capturing=True))

@@ -26,8 +26,7 @@ from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
-from tests.dispatch.host import Host, miss
-from tests.dispatch.test_background import Told, later
+from tests.dispatch.host import Host, Told, later, miss
 
 LIST = Space.from_configs([Config({"BLOCK": block, "FLAW": 0}) for block in (256, 1024)])
 
@@ -148,10 +147,9 @@ def test_no_way_of_timing_launches_it(
 
 @pytest.mark.parametrize("choices", [{}, {"restore_value": lambda _: None}])
 def test_the_background_times_nothing(
-    host: Host, machine: Accumulating, choices: dict[str, Any]
+    host: Host, machine: Accumulating, told: Told, choices: dict[str, Any]
 ) -> None:
     """Another process has no such memory, and the program uses it meanwhile, told or not."""
-    told = Told()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MissWarning)
         resolver = later(host, told, choices=choices)

@@ -10,8 +10,6 @@ import pytest
 import torch
 import triton
 
-from asmtune.core.kernel_module import import_module
-from asmtune.core.space.space import Space
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.runtime.patching.redirect import patch
@@ -20,29 +18,16 @@ from tests.dispatch.host_gpu import EFFORT, KERNELS, HostGpu, host_gpu
 from tests.gluon_kernels import blocks, scale, scale_space
 
 N = 4096
-GEMM = Path(__file__).parents[2] / "examples" / "gluon_matmul.py"
 
 
 def _doubled(values: Mapping[str, Any]) -> None:
     values["y_ptr"].copy_(values["x_ptr"] * 2)
 
 
-def _multiplied(values: Mapping[str, Any]) -> None:
-    a, b, c = (values[name].base for name in ("a_desc", "b_desc", "c_desc"))
-    c.copy_((a.double() @ b.double()).to(c.dtype))
-
-
 @pytest.fixture
-def gemm() -> Any:
-    """The example's module."""
-    return import_module(str(GEMM))
-
-
-@pytest.fixture
-def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gemm: Any) -> HostGpu:
+def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
     """A host that stands for a GPU, for Gluon's kernels too."""
     monkeypatch.setitem(KERNELS, scale, _doubled)
-    monkeypatch.setitem(KERNELS, gemm.kernel, _multiplied)
     return host_gpu(tmp_path, monkeypatch)
 
 
@@ -82,31 +67,3 @@ def test_an_unchanged_program_tunes_its_gluon_kernels(gpu: HostGpu) -> None:
         kernel = triton.autotune(configs, key=["n"])(scale)
         launched(kernel)
     assert (gpu.tuned, kernel.best_config.kwargs) == (1, {"BLOCK": 512})
-
-
-@pytest.mark.slow(seconds=8)
-def test_the_gemm_is_tuned_and_launched_with_its_descriptors(gpu: HostGpu, gemm: Any) -> None:
-    """Each config's hook sets its tiles, and the stored winner's does so in the next process."""
-    gpu.us = lambda config: 1e5 / config.kwargs["BLOCK_M"] + config.kwargs["BLOCK_N"]
-    configs = [c for c in gemm.space() if (c.kwargs["STAGES"], c.num_warps) == (3, 8)]
-    space = Space.from_configs(configs, default=configs[0])
-
-    def product() -> Mapping[str, Any]:
-        kernel = asm_autotune(
-            space=space, key=["M", "N", "K"], skip_tuning_below_us=None, effort=EFFORT
-        )(gemm.kernel)
-        a, b = torch.randn(2, 72, 72).half()
-        c = torch.empty(72, 72, dtype=torch.float16)
-        values = gemm.arguments(a, b, c)
-        kernel[gemm.grid](**values)
-        assert torch.equal(c, (a.double() @ b.double()).half())
-        assert values["a_desc"].block_shape == [256, 64]
-        assert values["c_desc"].layout.swizzle_byte_width == 128
-        return gpu.launched[-1]
-
-    first, second = product(), product()
-    assert gpu.tuned == 1
-    assert (first["BLOCK_M"], first["BLOCK_N"], first["num_warps"]) == (256, 128, 8)
-    assert {name: second[name] for name in ("STAGES", "num_warps")} == {
-        name: first[name] for name in ("STAGES", "num_warps")
-    }

@@ -173,11 +173,3 @@ def test_a_rule_that_raises_loses_with_its_reason(gpu: HostGpu, tmp_path: Path, 
     told = [(config.kwargs["BLOCK"], failure.detail) for config, failure in record.failures]
     assert [block for block, _ in told] == [64]
     assert "'scale' failed at BLOCK=64" in told[0][1]
-
-
-def test_pruning_that_returns_nothing(gpu: HostGpu) -> None:
-    """A function of `prune_configs_by` that forgets to return is refused in one line."""
-    pruned = {"early_config_prune": lambda *_, **__: None}
-    kernel = asm_autotune(configs(32, 64), ["n"], effort=EFFORT, prune_configs_by=pruned)(copy)
-    with pytest.raises(InputError, match="early_config_prune returned None: expected a list"):
-        kernel[grid](*vectors())

@@ -13,11 +13,14 @@ from asmtune.core.config import Config
 from asmtune.core.hardware.model import LAUNCH_US as LEAST_US
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.core.space.space import Space
+from asmtune.runtime.misses import background
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.store import interchange
 from asmtune.store.database import Store
 from asmtune.store.lookup import StoreWarning
+from asmtune.store.trace.reader import read_trace
+from asmtune.store.trace.run import run_files
 from asmtune.tuning import request
 from asmtune.tuning.options import TuneOptions
 from asmtune.tuning.request import TuningRequest, provenance
@@ -60,6 +63,10 @@ def test_tuned_once_and_known_to_the_next_process(
     assert described(first) == ("tuned", True, support.BEST)
     assert first.record is not None
     assert len(first.record.measurements) > 1
+    (path,) = run_files(host.folder / "runs")
+    ending = read_trace(path).ending
+    assert ending is not None
+    assert ending.winner == support.BEST
     monkeypatch.setattr(Tuner, "open", closed)
     assert described(host.resolver().resolve(miss())) == ("known", True, support.BEST)
 
@@ -231,6 +238,7 @@ def test_a_small_problem_takes_the_fallback(host: Host) -> None:
 def test_capture_only_looks(host: Host, monkeypatch: pytest.MonkeyPatch, on_miss: Any) -> None:
     """While a graph is captured, nothing is compiled, tuned or raised, whatever a miss does."""
     monkeypatch.setattr(Tuner, "open", closed)
+    monkeypatch.setattr(background, "tune_later", closed)
     resolver = host.resolver(on_miss=on_miss, fallback=SLOWEST, skip_tuning_below_us="host")
     found = resolver.resolve(miss(), capturing=True)
     assert described(found) == ("fallback", False, SLOWEST)
@@ -260,7 +268,10 @@ def test_force_tunes_what_is_known(host: Host) -> None:
         opened.save(record(miss(), SLOWEST))
     resolver = host.resolver(choices={"force": True})
     assert resolver.resolve(miss(), capturing=True).config == SLOWEST
-    assert described(resolver.resolve(miss())) == ("tuned", True, support.BEST)
+    found = resolver.resolve(miss())
+    assert described(found) == ("tuned", True, support.BEST)
+    assert found.record is not None
+    assert 5.0 not in {timing.median_us for timing in found.record.measurements}  # the stored time
 
 
 HOSTILE = [

@@ -12,7 +12,6 @@ import torch
 
 from asmtune.core.config import Config
 from asmtune.core.space.space import Space
-from asmtune.measure.bench.local import LocalBench
 from asmtune.runtime.autotuner import AsmAutotuner
 from asmtune.runtime.decorator import asm_autotune
 from asmtune.store.database import Store
@@ -112,46 +111,3 @@ def test_an_alternative_tunes_its_kernel_before_the_race(gpu: HostGpu, tmp_path:
     launched(again)
     assert gpu.tuned == 2
     assert again.best_config.alternative == "gluon"
-
-
-def test_the_lock_of_hooks_is_free_while_a_kernel_is_tuned(
-    gpu: HostGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another thread runs the inner configs' hooks under it: the race would wait for ever."""
-    racing: list[bool] = []
-    depth: list[int] = []
-    guarded = LocalBench._guarded
-
-    def noted(self: LocalBench, work: Callable[[], Any]) -> Any:
-        depth.append(1)
-        try:
-            return guarded(self, work)
-        finally:
-            depth.pop()
-
-    def opened(machine: HostGpu, setup: Any) -> Any:
-        racing.append(bool(depth))
-        return bench(machine, setup)
-
-    bench = HostGpu.bench
-    monkeypatch.setattr(LocalBench, "_guarded", noted)
-    monkeypatch.setattr(HostGpu, "bench", opened)
-    launched(outer(gluon=calling(inner())))
-    assert racing == [False, False]
-
-
-def test_without_the_winner_the_next_best_is_called(gpu: HostGpu) -> None:
-    """One record serves a kernel by the functions that the code has: the fastest of these."""
-    nested = inner()
-    launched(outer(vendor=vendor, gluon=calling(nested)))
-    for functions, winner in (
-        ({"vendor": vendor, "gluon": calling(nested)}, "gluon"),
-        ({"vendor": vendor}, "vendor"),
-        ({"gluon": calling(nested)}, "gluon"),
-        ({}, None),
-    ):
-        kernel = outer(**functions)
-        launched(kernel)
-        assert kernel.best_config.alternative == winner
-        assert kernel.best_config.kwargs["BLOCK"] == 64
-    assert gpu.tuned == 2

@@ -16,8 +16,7 @@ from asmtune.store.database import Store
 from asmtune.tuning.request import RETIMED, TuningRequest
 from asmtune.tuning.tuner import Tuner
 from tests import tuning_support as support
-from tests.dispatch.host import Host, described, miss
-from tests.dispatch.test_background import Told
+from tests.dispatch.host import Host, Told, described, miss
 from tests.dispatch.test_misses import closed, ship, store
 
 OTHER = "3.1.0"
@@ -145,12 +144,6 @@ def test_the_winner_may_be_an_alternative(host: Host) -> None:
             assert described(resolver.resolve(asked)) == ("provisional", True, config)
         with store(host) as opened:
             opened.transact(lambda c: c.exec_driver_sql("DELETE FROM predictions"), writes=True)
-
-
-@pytest.fixture
-def told() -> Told:
-    """Nothing told yet."""
-    return Told()
 
 
 @pytest.mark.filterwarnings("error")

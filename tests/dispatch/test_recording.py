@@ -19,7 +19,6 @@ import torch
 import triton
 
 from asmtune.base.errors import InputError
-from asmtune.measure.bench.argument_codec import Packing
 from asmtune.runtime.calls import KernelCall
 from asmtune.runtime.events import recording
 from asmtune.runtime.key_recorder import KeyRecorder, RecordWarning, contents_of, recorded_key
@@ -291,45 +290,20 @@ def test_arguments_are_made_again(recorded: RecordedKey, path: Path) -> None:
     assert float(made["pairs"].real.std()) > 0
 
 
-def on_elements(count: int, dtype: str, contents: dict[str, Any]) -> RecordedKey:
-    """A key whose one argument is a tensor of some contents."""
-    form = {"region": 0, "pointer": 0, "device": "cpu", "dtype": dtype}
-    tensor = {**form, "shape": [count], "strides": [1]}
-    region = {"device": "cpu", "pinned": False, "first": 0, "bytes": count * 8}
-    return replace(
-        BARE, arguments={"table": {"tensor": tensor}}, memory=(region,), contents=contents
-    )
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_contents_are_inflated_up_to_a_limit(more: int) -> None:
-    """No more elements are made of a file's content than are ever recorded."""
-    packed = base64.b64encode(zlib.compress(bytes(4 * (MOST_ELEMENTS + more)))).decode()
-    key = on_elements(8, "int32", {"table": {"dtype": "int32", "zlib": packed}})
-    if not more:
-        assert make_arguments(key)["table"].tolist() == [0] * 8
-        return
-    with pytest.raises(ValueError, match="too large: at most 262,144 bytes"):
-        make_arguments(key)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, r"keys.json: No such file or directory; record it again with `asmtune run"),
-        ('{"format": "asmtune-key 3"}\n{"kern', "cut off or damaged"),
-        ("[1, 2]", "line 1: no asmtune-key 3"),
-        ('{"format": "asmtune-key 4"}', "line 1: no asmtune-key 3"),
-        ('{"format": "asmtune-key 3", "kernel": 1}', "field 'module' is missing"),
-    ],
+UNREADABLE = (
+    *('{"format": "asmtune-key 3"}\n{"kern', "[1, 2]", '{"format": "asmtune-key 4"}'),
+    '{"format": "asmtune-key 3", "kernel": 1}',
 )
-def test_files_that_cannot_be_read(path: Path, content: str | None, message: str) -> None:
+
+
+def test_files_that_cannot_be_read(path: Path) -> None:
     """A file that is missing, cut off, of another kind or version is refused in one line."""
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(InputError, match=message) as raised:
-        read_keys(path)
-    assert "\n" not in str(raised.value)
+    for content in (None, *UNREADABLE):
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(InputError, match=path.name) as raised:
+            read_keys(path)
+        assert "\n" not in str(raised.value)
 
 
 def test_kernels_that_are_not_there(recorded: RecordedKey, path: Path) -> None:
@@ -349,12 +323,14 @@ def test_kernels_that_are_not_there(recorded: RecordedKey, path: Path) -> None:
         RecordedKeys.of(path, "cpy")
 
 
+TOO_LARGE = base64.b64encode(zlib.compress(bytes(4 * (MOST_ELEMENTS + 1)))).decode()
 DAMAGES: list[dict[str, Any]] = [
     {"grid": None},
     {"grid": {"reads": ["BLOCK"], "sizes": [[[32]]]}},
     {"memory": ()},
     {"arguments": {"x_ptr": {"tensor": {"pointer": 0}}}},
     {"contents": {"x_ptr": {"dtype": "i4", "zlib": "?"}}},
+    {"contents": {"x_ptr": {"dtype": "int32", "zlib": TOO_LARGE}}},
     {"arguments": {"x_ptr": {"function": "os:a\nb"}}},
 ]
 
@@ -369,16 +345,8 @@ def test_launches_that_are_damaged(recorded: RecordedKey) -> None:
         assert "\n" not in str(raised.value)
 
 
-def refuse(*_: Any) -> Any:
-    """Describe nothing."""
-    raise InputError("argument x: Odd cannot travel")
-
-
-@pytest.mark.slow(seconds=1)
-def test_launches_that_cannot_be_recorded(
-    gpu: HostGpu, served: Any, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kernel that no module holds, or an argument without a description, is warned of."""
+def test_a_launch_that_cannot_be_recorded(path: Path) -> None:
+    """A kernel that no module holds is warned of, and its launch goes on."""
     recorder = KeyRecorder(path)
 
     @triton.jit
@@ -390,12 +358,4 @@ def test_launches_that_cannot_be_recorded(
     request = convert(tuner, {}).request({}, {"n": 8, "scale": 1}, (1,), DEVICE)
     with pytest.warns(RecordWarning, match="no module holds the kernel"):
         recorder.launched(request, KernelCall((1,), (), {"n": 8, "scale": 1}, tuner.arg_names))
-    with (
-        patch(skip_tuning_below_us=None, effort=EFFORT),
-        recording(recorder.launched),
-        monkeypatch.context() as patched,
-    ):
-        patched.setattr(Packing, "describe", refuse)
-        with pytest.warns(RecordWarning, match="argument x: Odd cannot travel"):
-            launch(served, 64)
     assert read_keys(path) == ()

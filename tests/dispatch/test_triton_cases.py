@@ -73,17 +73,6 @@ def test_a_users_clock_decides(autotune: Decorator, gpu: HostGpu) -> None:
     assert timings == {128: pytest.approx([1.0, 0.9, 1.1]), 32: pytest.approx([2.0, 1.9, 2.1])}
 
 
-@pytest.mark.parametrize("by_name", [False, True])
-def test_restore_value(autotune: Decorator, by_name: bool) -> None:
-    """An argument that is updated in place has been updated once when the first launch is done."""
-    clock = UsersClock(1.0, 2.0)
-    kernel = autotune(configs(), ["n"], restore_value=["x_ptr"], do_bench=clock)(increment)
-    x = torch.zeros(N)
-    kernel[grid](x_ptr=x, n=N) if by_name else kernel[grid](x, N)
-    assert clock.asked >= 2
-    assert torch.equal(x, torch.ones_like(x))
-
-
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
 def test_reset_to_zero_is_for_tuning_alone(autotune: Decorator, option: str) -> None:
     """The first launch finds what the caller put there, as all later ones do, and no zeros."""
@@ -171,11 +160,20 @@ def test_a_share_is_of_what_early_pruning_left(autotune: Decorator, gpu: HostGpu
     assert {config.kwargs["BLOCK"] for config in kernel.configs_timings} == set(blocks[:3])
 
 
-def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu) -> None:
-    """Where pruning leaves nothing, it is told, before anything is launched."""
-    pruned = {"early_config_prune": lambda *_, **__: []}
-    kernel = autotune(configs(), ["n"], prune_configs_by=pruned)(copy)
-    with pytest.raises((InputError, triton.TritonError), match="at least one"):
+def test_a_model_is_asked_only_where_it_chooses(autotune: Decorator, gpu: HostGpu) -> None:
+    """Where no more configs are left than `top_k`, all are timed, unestimated."""
+    pruned = {"perf_model": lambda **_: pytest.fail("it was asked"), "top_k": 2}
+    autotune(configs(), ["n"], prune_configs_by=pruned)(copy)[grid](*vectors(), n=N)
+    assert set(gpu.seen) == {32, 128}
+
+
+@pytest.mark.parametrize("left", [[], None])
+def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu, left: Any) -> None:
+    """Where pruning leaves nothing, or forgets to return, it is told before any launch."""
+    kernel = autotune(
+        configs(), ["n"], prune_configs_by={"early_config_prune": lambda *_, **__: left}
+    )(copy)
+    with pytest.raises((InputError, triton.TritonError)):
         kernel[grid](*vectors(), n=N)
     assert gpu.launched == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,11 +14,6 @@ import torch
 import triton
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
 
 import asmtune
 from asmtune import Problem, asm_autotune
@@ -159,37 +153,6 @@ def test_nothing_of_the_tuner_reaches_a_mode(
     elif path is not by_function:
         assert out.equal(x)
         assert gpu.tuned == (0 if path is predicted else 1)
-
-
-def test_selective_checkpointing_differentiates_a_first_launch(gpu: HostGpu) -> None:
-    """A first launch inside selective checkpointing leaves the gradients as later ones do."""
-    kernel = tuned(skip_tuning_below_us=None)
-
-    class Same(torch.autograd.Function):
-        @staticmethod
-        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
-            out = torch.empty_like(x)
-            kernel[grid](x, out, x.numel())
-            return out
-
-        @staticmethod
-        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
-            return gradient
-
-    def layer(x: torch.Tensor) -> torch.Tensor:
-        y = Same.apply(x * 2) / 3
-        return y * y
-
-    def policy(_: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        kept = operation is torch.ops.aten.div.Tensor
-        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-    for _ in range(2):
-        x = torch.arange(1.0, SIZE + 1).requires_grad_()
-        checkpoint(layer, x, use_reentrant=False, context_fn=contexts).sum().backward()
-        torch.testing.assert_close(x.grad, 8 / 9 * x.detach())
-    assert gpu.tuned == 1
 
 
 @contextlib.contextmanager

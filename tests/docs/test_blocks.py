@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from website.blocks import PageError, blocks
-from website.checks import check_python, commands, parse_asmtune
 from website.refresh import refreshed
 from website.runner import mismatch, run
 
@@ -77,30 +76,6 @@ def test_outputs_are_compared_and_written(page: Path) -> None:
     assert [mismatch(again) for again in run(page, gpu=False)] == [None]
 
 
-def test_the_first_lines_are_shown(page: Path) -> None:
-    """An output that is cut is compared and written as far as it is shown."""
-    page.write_text(block("sh", "seq 9") + block("text", "1\n2\n...", "<!-- first: 2 -->"))
-    ran = list(run(page, gpu=False))
-    assert mismatch(ran[0]) is None
-    assert refreshed(page.read_text(), ran, "") == page.read_text()
-    page.write_text(page.read_text().replace("2\n...", "3\n..."))
-    assert mismatch(next(run(page, gpu=False))) is not None
-
-
-@pytest.mark.slow
-def test_blocks_share_folder_and_names(page: Path) -> None:
-    """Files, Python's names and what a module holds go from one block to the next."""
-    page.write_text(
-        block('python title="part.py"', "value = 20")
-        + block("python", "import part\nx = part.value + 1")
-        + block("python", "open('x.txt', 'w').write(str(x * 2))\nprint(x)")
-        + block("text", "21")
-        + block("sh", "cat x.txt")
-        + block("text", "42")
-    )
-    assert [mismatch(ran) for ran in run(page, gpu=False)] == [None] * 4
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -108,13 +83,9 @@ def test_blocks_share_folder_and_names(page: Path) -> None:
         (block("sh", "asmtune prune-report absent"), "unknown kernel 'absent'"),
         (block("sh", "false\ntrue"), "exit code 1, not 0"),
         (block("sh", "true", "<!-- exits: 3 -->"), "exit code 0, not 3"),
-        (block("sh", "asmtune absent", "<!-- needs: gpu -->"), "no command 'absent'"),
         (block("sh", "asmtune tune x --sede 1", "<!-- needs: gpu -->"), "No such option"),
-        (block("sh", "ssh host asmtune absent", "<!-- needs: gpu -->"), "no command 'absent'"),
-        (block("sh", "curl x", "<!-- needs: gpu -->"), "no way is known to check 'curl'"),
         (block("python", "def f(:", "<!-- needs: gpu -->"), "invalid syntax"),
         (block("python", "from asmtune import absent", "<!-- needs: gpu -->"), "asmtune.absent"),
-        (block("sh", "make test", "<!-- runs: LICENSE -->"), "LICENSE does not run 'make test'"),
     ],
 )
 def test_what_fails_is_told(page: Path, text: str, told: str) -> None:
@@ -123,17 +94,3 @@ def test_what_fails_is_told(page: Path, text: str, told: str) -> None:
     with pytest.raises(PageError, match=r"^page\.md, line \d+") as raised:
         list(run(page, gpu=False))
     assert told in str(raised.value)
-
-
-def test_commands_of_a_script() -> None:
-    """Comments, continued lines and pipes are understood as a shell does."""
-    script = "# why\nasmtune tune a \\\n  --seed 1 | head\nls > 'a b'\n"
-    assert list(commands(script)) == [["asmtune", "tune", "a", "--seed", "1"], ["ls"]]
-
-
-def test_checks_take_what_is_right() -> None:
-    """What the parser and the modules have is not refused."""
-    parse_asmtune(["tune", "matmul", "--shape", "M=1", "--seed", "2"])
-    parse_asmtune(["export", "a.json", "--fastest", "6"])
-    parse_asmtune(["run", "-m", "package.module", "--its", "own"])
-    check_python("from asmtune import tune\nfrom asmtune.kernels.softmax import softmax")

@@ -33,28 +33,3 @@ def test_make_demo(capfd: pytest.CaptureFixture[str]) -> None:
     printed = capfd.readouterr().out
     assert "tiled_matmul M=4096 N=4096 K=4096 fp16" in printed
     assert "kept" in printed
-
-
-LAYERS = ("run", "dev", "docs", "all")
-
-
-def layers(target: str) -> list[str]:
-    """The lock files that a target installs, in order; each with its hashes and nothing else."""
-    found = []
-    for line in recipe(target):
-        words = line.split()
-        if "--requirement" in words:
-            assert {"--require-hashes", "--no-deps"} <= set(words)
-            found.append(Path(words[words.index("--requirement") + 1]).stem)
-    return found
-
-
-def test_each_target_installs_what_it_needs() -> None:
-    """`make demo` installs what a user needs, `setup` tests on top, `test-all` everything."""
-    assert layers("demo") == ["run"]
-    assert layers("setup") == layers("test") == ["run", "dev"]
-    assert layers("docs") == ["run", "dev", "docs"]
-    assert layers("test-all") == [*LAYERS]
-    # Nothing is built with packages that no lock file has.
-    (own,) = (line for line in recipe("setup") if "--editable ." in line)
-    assert {"--no-deps", "--no-build-isolation"} <= set(own.split())

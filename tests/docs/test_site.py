@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +16,7 @@ from filelock import FileLock  # PyTorch's
 from website.blocks import ROOT
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 pytestmark = pytest.mark.slow(seconds=21)  # the build compiles the configs of its live page
 
@@ -88,42 +86,6 @@ def test_no_link_leads_nowhere(site: Path) -> None:
             ):
                 broken.append(f"{file.relative_to(site)}: {link}")
     assert broken == []
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Chromium without a window."""
-    if shutil.which("chromium") is None:
-        pytest.skip("no Chromium: apt-get install chromium")
-    pytest.importorskip("playwright", reason="no browser's driver: pip install '.[browser]'")
-    from benchmarks.screenshots import chromium
-
-    with chromium() as opened:
-        yield opened
-
-
-def test_search_works_from_disk(site: Path, browser: Browser) -> None:
-    """The search of a page opened as a file finds a word of another page, and loads nothing."""
-    page = browser.new_page()
-    outside: list[str] = []
-    page.on("request", lambda request: outside.append(request.url))
-    page.goto((site / "index.html").as_uri())
-    # The page listens to keys alone: a text that is set at once may come before it looks, or after.
-    page.locator("input.md-search__input").press_sequentially("occupancy")
-    page.wait_for_selector(".md-search-result__link", state="attached", timeout=60_000)
-    found = page.locator(".md-search-result__link").evaluate_all("links => links.map(x => x.href)")
-    assert any("prediction.html" in link or "reference/" in link for link in found)
-    assert [url for url in outside if not url.startswith(("file:", "data:", "blob:"))] == []
-
-
-def test_a_live_explorer_page(site: Path, browser: Browser) -> None:
-    """The page that see.html embeds is the explorer's, and shows a table of configs."""
-    page = browser.new_page()
-    page.goto((site / "see.html").as_uri())
-    assert page.locator("iframe[src='explorer.html']").is_visible()
-    page.goto((site / "explorer.html").as_uri())
-    page.wait_for_selector("#grid-body [role=row]")
-    assert page.locator("#grid-body [role=row]").count() >= 10
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:

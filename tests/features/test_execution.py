@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
@@ -14,11 +13,9 @@ from asmtune.predict.features.catalog import LaunchReading
 from asmtune.predict.features.execution import executions
 from tests.launch_kernels import (
     Launch,
-    causal_attention,
     executed_flops,
     looped,
     persistent,
-    pointers,
 )
 
 MACHINES = ("A100", "H200", "B200")
@@ -110,33 +107,3 @@ def test_persistent_loops(machine: str, flatten: bool, launch: Launch) -> None:
     reading = launch(persistent(256, 512, 3, flatten), Config(TILE), machine)
     assert executed_flops(reading) == pytest.approx(2 * 256 * 256 * 512)
     assert hot_trips(reading, 2 * 64 * 64 * 32) == pytest.approx(16 / 3 * 16)
-
-
-@pytest.mark.slow(seconds=1)
-@pytest.mark.parametrize("warps", [1, 4, 8])
-@pytest.mark.parametrize(
-    ("machine", "rows", "keys"),
-    [("A100", 16, 16), ("H200", 16, 32), ("A100", 32, 64), ("H200", 64, 32)],
-)
-def test_duplicated_products(
-    machine: str, rows: int, keys: int, warps: int, launch: Launch
-) -> None:
-    """Warps that outnumber a tile's rows multiply the same again, and shorten no trip.
-
-    Programs that stop at their diagonal run a fraction of a trip more on average.
-    """
-    arguments = {**pointers(torch.float16, "q_ptr", "k_ptr", "v_ptr", "o_ptr"), "N": 1024, "D": 64}
-    problem = Problem(causal_attention, arguments, (1024 // rows,))
-    config = Config({"BLOCK_M": rows, "BLOCK_N": keys}, num_warps=warps)
-    reading = launch(problem, config, machine)
-    (loop,) = reading.work.loops
-    trips = [
-        run.times
-        for segment, run in zip(
-            reading.profile.segments, executions(reading.profile, reading.work), strict=True
-        )
-        if segment.flops
-    ]
-    assert trips == [pytest.approx(loop.iterations)]
-    asked = sum(dot.flops for dot in reading.work.dots)
-    assert reading.cycles.flops >= asked * (1 - 1e-9)

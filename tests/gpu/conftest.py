@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from asmtune.core.hardware.model import Target
+from asmtune.core.hardware.shipped import load_target, match_device
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
@@ -16,6 +19,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.gpu)
             if not torch.cuda.is_available():
                 item.add_marker(pytest.mark.skip(reason="no CUDA GPU on this machine"))
+
+
+@pytest.fixture(scope="session")
+def here() -> Target:
+    """This GPU."""
+    return match_device(torch.cuda.get_device_name()) or load_target("H200")
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ TESTS: Final = {
     "kernels": 540, "hopper": 300, "matmul": 200, "torch": 300, "gluon": 200, "gru": 150,
     "tune": 200, "faults": 200, "launch": 180, "recording": 150, "bench": 150, "descriptors": 150,
     "diagnose": 120, "checker": 120, "prepared": 120,
-    "background": 120, "aibench8": 120, "targets": 120, "bench_command": 120, "workspaces": 90,
+    "background": 120, "targets": 120, "bench_command": 120, "workspaces": 90,
     "triton_cases": 90, "clock": 90, "large_memory": 240, "ranks": 90, "user_state": 90,
 }  # fmt: skip
 """Seconds of each file of tests; what takes longest comes first."""

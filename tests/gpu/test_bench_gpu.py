@@ -7,7 +7,6 @@ import torch
 import triton
 
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.tuned import Measurement
 from asmtune.measure.bench.base import Bench
 from asmtune.measure.bench.child_bench import ChildBench
@@ -17,12 +16,6 @@ from asmtune.measure.timing.policy import TimingPolicy
 from tests.gpu import argument_kernels, fault_kernels
 
 BOTH = pytest.mark.parametrize("kind", [LocalBench, ChildBench])
-
-
-@pytest.fixture(scope="session")
-def here() -> Target:
-    """This GPU."""
-    return match_device(torch.cuda.get_device_name()) or load_target("H200")
 
 
 @pytest.fixture(autouse=True)

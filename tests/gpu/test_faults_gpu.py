@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-import torch
 
 from asmtune.core.config import Config
 from asmtune.core.hardware.model import Target
-from asmtune.core.hardware.shipped import load_target, match_device
 from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, Outcome
 from asmtune.measure.bench.base import TimingCandidate
@@ -18,12 +16,6 @@ from tests.gpu import fault_kernels as kernels
 from tests.gpu.fault_kernels import FAULT, HANG, NOTHING, WRONG
 
 EVERYWHERE = pytest.mark.parametrize("isolate", [False, True], ids=["here", "in a child"])
-
-
-@pytest.fixture(scope="session")
-def here() -> Target:
-    """This GPU."""
-    return match_device(torch.cuda.get_device_name()) or load_target("H200")
 
 
 def kinds(outcomes: Sequence[Outcome]) -> list[str]:

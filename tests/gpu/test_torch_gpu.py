@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ import torch
 import triton
 from torch._inductor.utils import run_and_get_code
 
-from asmtune import Config, Space, asm_autotune
-from asmtune.runtime.autotuner import AsmAutotuner
+from asmtune import Config, Space
 from asmtune.runtime.events import UntunedWarning
 from asmtune.tuning.request import TuningRequest, TuningResult
 from asmtune.tuning.session import Session
+from tests.dispatch import test_torch_compile
+from tests.dispatch.test_torch_compile import adder
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))
@@ -53,29 +55,8 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def decorated(kernel: Any = gpu_kernels.add, **options: Any) -> AsmAutotuner:
-    """A kernel with few configs; small ones are tuned too."""
-    return asm_autotune(**{"space": SPACE, "key": ["n"], "skip_tuning_below_us": None, **options})(
-        kernel
-    )
-
-
-def adder(kernel: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """A function that launches a kernel among PyTorch's own operations."""
-
-    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        out, n = torch.empty_like(x), x.numel()
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x + 1, y, out, n)
-        return out * 2
-
-    return add
-
-
-def check(function: Callable[..., torch.Tensor], *sizes: int, device: str = "cuda") -> None:
-    """Call it with vectors of these sizes; the results are right."""
-    for n in sizes:
-        x, y = torch.randn(2, n, device=device)
-        torch.testing.assert_close(function(x, y), (x + 1 + y) * 2)
+decorated = partial(test_torch_compile.decorated, gpu_kernels.add, space=SPACE)
+check = partial(test_torch_compile.check, device="cuda")
 
 
 def in_code(config: Config) -> str:
@@ -153,40 +134,6 @@ def test_custom_op(tunings: list[str], quiet: None, mode: str) -> None:
     function = torch.compile(lambda x, y: add(x + 1, y) * 2, fullgraph=True, mode=mode)
     check(function, N, N, N, N)
     assert tunings == [f"add {N}"]
-
-
-def captured(kernel: AsmAutotuner, n: int) -> tuple[torch.cuda.CUDAGraph, list[torch.Tensor]]:
-    """A graph that adds the first two of the vectors into the third."""
-    x, y = torch.randn(2, n, device="cuda")
-    out, graph = torch.zeros_like(x), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
-    return graph, [x, y, out]
-
-
-def replayed(graph: torch.cuda.CUDAGraph, vectors: list[torch.Tensor]) -> None:
-    """Replay on other values; the sum is right."""
-    x, y, out = vectors
-    x.normal_()
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(out, x + y)
-
-
-def test_capture_of_an_unknown_key(tunings: list[str]) -> None:
-    """Two captures of a key that nobody tuned warn once, tune nothing, and replay right."""
-    kernel = decorated()
-    # Compiled before, as in a program that launched the kernel at other sizes.
-    gpu_kernels.add[(1,)](*torch.zeros(3, N, device="cuda"), N, BLOCK=256, num_warps=4)
-    with pytest.warns(
-        UntunedWarning, match=rf"add at n={N}.*before the capture.*BLOCK=256"
-    ) as seen:
-        graphs = [captured(kernel, N), captured(kernel, N)]
-    assert [w.category for w in seen].count(UntunedWarning) == 1
-    for graph, vectors in graphs:
-        replayed(graph, vectors)
-    assert tunings == []
-    assert kernel.best_config == SPACE.default
 
 
 doubling: Any = None

@@ -17,9 +17,9 @@ import triton.language as tl
 
 from asmtune import asm_autotune
 from asmtune.runtime.patching.redirect import patch
+from tests.dispatch.host_gpu import configs, copy, grid
 
 N = 1024
-BLOCKS = (32, 128)
 Decorator = Callable[..., Any]
 
 
@@ -36,16 +36,6 @@ def autotune(request: pytest.FixtureRequest) -> Iterator[Decorator]:
         yield triton.autotune
 
 
-def configs(*blocks: int, **options: Any) -> list[Any]:
-    """A config a block."""
-    return [triton.Config({"BLOCK": block}, **options) for block in blocks or BLOCKS]
-
-
-def grid(values: dict[str, Any]) -> tuple[int]:
-    """Programs for `n` elements."""
-    return (triton.cdiv(values["n"], values["BLOCK"]),)
-
-
 def briefly(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
     """A user's clock: a millisecond of launches."""
     return triton.testing.do_bench(kernel_call, warmup=1, rep=1, quantiles=quantiles)
@@ -54,13 +44,6 @@ def briefly(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
 def in_graph(kernel_call: Callable[[], Any], quantiles: Any) -> Any:
     """A user's clock that captures launches in a CUDA graph."""
     return triton.testing.do_bench_cudagraph(kernel_call, rep=1, quantiles=quantiles)
-
-
-@triton.jit
-def copy(x_ptr, out_ptr, n, scale: tl.constexpr = 1, BLOCK: tl.constexpr = 32):
-    """Multiply by `scale`."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n) * scale, mask=at < n)
 
 
 def vectors(n: int = N) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,30 +138,6 @@ def test_launch_hooks_see_the_metadata(autotune: Decorator) -> None:
     kernel[(1, 3, 2)](x, 7)
     ((launched, value),) = [(told["grid"], told["value"]) for told in seen]
     assert (tuple(launched), value) == ((1, 3, 2), 6)
-
-
-def test_pre_run_hooks_are_called(autotune: Decorator) -> None:
-    """A hook of the `JITFunction` sees every launch, and its error stops the launch."""
-
-    @triton.jit
-    def mine(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
-
-    class Refused(torch.Tensor):
-        pass
-
-    def refuse(*args: Any, **keywords: Any) -> None:
-        if any(isinstance(value, Refused) for value in (*args, *keywords.values())):
-            raise PermissionError("not this one")
-
-    kernel = autotune(configs(), ["n"])(mine)
-    x, out = vectors()
-    kernel[grid](x, out, N)
-    mine.add_pre_run_hook(refuse)
-    kernel[grid](x, out, N)
-    with pytest.raises(PermissionError, match="not this one"):
-        kernel[grid](x.as_subclass(Refused), out, N)
 
 
 def test_known_launches_compile_nothing(

@@ -9,12 +9,12 @@ import pytest
 import torch
 import triton
 
-from asmtune import Space, asm_autotune, load_target
+from asmtune import Space, asm_autotune
 from asmtune.base.settings import Settings
 from asmtune.compile.load import load
 from asmtune.compile.lower import Lowering
 from asmtune.compile.pool import compile_one
-from asmtune.core.hardware.shipped import match_device
+from asmtune.core.hardware.model import Target
 from asmtune.core.records.artifacts import Artifact
 from asmtune.kernels import tiled_matmul as matmul
 from asmtune.predict.features.reader import ProfileReader
@@ -86,17 +86,16 @@ def test_the_time_of_hooks_is_not_measured(cache_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("position", range(0, 660, 60))
-def test_offline_resources_equal_the_drivers(position: int) -> None:
+def test_offline_resources_equal_the_drivers(position: int, here: Target) -> None:
     """Registers, spills and shared memory read from the cubin are what the driver reports."""
-    target = match_device(torch.cuda.get_device_name()) or load_target("H200")
     problem = matmul.problem({"M": 512, "N": 512, "K": 512}, "fp16", "cuda")
     config = list(matmul.space())[position]
-    lowering = Lowering(problem, target, 30)
+    lowering = Lowering(problem, here, 30)
     request = lowering.request(config)
     artifact = compile_one(request, Settings.from_environment())
     assert isinstance(artifact, Artifact)
-    features = ProfileReader(target)(artifact).static
-    if features["shared_bytes"] > target.shared_bytes_per_block:
+    features = ProfileReader(here)(artifact).static
+    if features["shared_bytes"] > here.shared_bytes_per_block:
         pytest.skip("needs more shared memory than the device has")
     kernel = gpu_handle(load(lowering, config, artifact))
     assert features["regs_per_thread"] == kernel.n_regs

@@ -7,36 +7,13 @@ from typing import Any
 import pytest
 import torch
 import triton
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from asmtune import Config, Space, asm_autotune
+from tests.dispatch.test_user_state import Functions, Operations
 from tests.gpu import gpu_kernels
 
 SPACE = Space({"BLOCK": (256, 512, 1024), "num_warps": (2, 4)}, default=Config({"BLOCK": 256}))
 N = 1 << 16
-
-
-class Operations(TorchDispatchMode):
-    """Counts the operations that reach it."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count one."""
-        self.count += 1
-        return func(*args, **(kwargs or {}))
-
-
-class Functions(TorchFunctionMode):
-    """Counts the functions that reach it."""
-
-    count = 0
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count one."""
-        self.count += 1
-        return func(*args, **(kwargs or {}))
 
 
 def summed(kernel: Any, x: torch.Tensor) -> torch.Tensor:
@@ -56,6 +33,6 @@ def test_modes_see_nothing_of_a_first_launch(on_miss: str) -> None:
     torch.zeros_like(x)
     with Operations() as operations, Functions() as functions:
         out = summed(kernel, x)
-    assert operations.count == 1  # the output
-    assert functions.count < 60
+    assert len(operations.seen) == 1  # the output
+    assert len(functions.seen) < 60
     torch.testing.assert_close(out, 2 * x)

@@ -125,25 +125,3 @@ def _being_read(steps: Sequence[Step]) -> set[Slot]:
         elif kind == "multiplied":
             products = products[len(products) - about[0] :] if about[0] else []
     return {slot for slots in products for slot in slots}
-
-
-def steps_that_are_not_needed(machine: Machine) -> list[tuple[int, str, Slot]]:
-    """List the waits and arrivals of partitions at barriers without which every order is right."""
-    whole = [list(agent.steps) for agent in machine.agents]
-    used = {
-        (who, step[0], step[1])
-        for who, steps in enumerate(whole)
-        for step in steps
-        if step[0] in ("wait", "arrive")
-    }
-    idle = []
-    for who, kind, slot in sorted(used):
-        for agent, steps in zip(machine.agents, whole, strict=True):
-            agent.steps = steps
-        machine.agents[who].steps = [step for step in whole[who] if step[:2] != (kind, slot)]
-        try:
-            Interleavings(machine).explore()
-        except MachineError:
-            continue
-        idle.append((who, kind, slot))
-    return idle

@@ -10,31 +10,10 @@ from asmtune.core.config import Config
 from asmtune.kernels import _gru_backward, gru
 from asmtune.triton_api.interpreter import exact_floats
 from asmtune.workshop.kernel_checks.tolerances import excess
-from benchmarks import backward_passes
-from tests.kernels.accuracy import case_of, launched_with, module_of
+from tests.kernels.accuracy import launched_with
 
 _IMAGE = {"batch": 2, "height": 5, "width": 4, "taps": 3, "stride": 1}
-TINY = {
-    "conv2d": {**_IMAGE, "channels": 32, "filters": 32, "groups": 2},
-    "gru": {"seq": 5, "batch": 2, "input": 16, "hidden": 16},
-}
 ALONE = Config({"UNITS": 16, "LANES": 8, "SPLIT": 1, "TEAMS": 1}, num_warps=1, num_stages=1)
-
-
-@exact_floats()
-def errors(name: str) -> dict[str, dict[str, float]]:
-    """Return the errors of all gradients at a tiny size; whatever would be timed is run."""
-    leaves, dy = backward_passes.operands(name, TINY[name], "cpu")
-    names = (name, *case_of(name).also)
-    chosen = ALONE if name == "gru" else module_of("conv2d").DEFAULT
-    with launched_with(chosen, *names):
-        found = backward_passes.errors(name, TINY[name], leaves, dy)
-        ways = backward_passes.launches(name, TINY[name], leaves, dy)
-        for launch in ways.values():
-            made = [launch(), launch()][1]
-            assert [t.shape for t in made] == [t.shape for t in leaves.values()]
-    assert len(ways) == 4
-    return found
 
 
 @exact_floats()

@@ -95,17 +95,6 @@ def test_masks_spill_nothing(name: str, device: str, settings: Settings) -> None
         assert read_cubin(artifact.cubin).spill_words <= (64 if device == "A100" else 0)
 
 
-@pytest.mark.slow
-def test_no_mask_where_sizes_divide(settings: Settings, target: Target) -> None:
-    """Lengths that blocks do not divide take a choice for each of 32 scores of a thread."""
-    config = Config(FORWARD, num_stages=2)
-    even, odd = (
-        len(re.findall(r"selp|setp", compiled("attention", config, settings, target, **sizes)))
-        for sizes in ({}, {"M": 1000, "N": 1000})
-    )
-    assert odd >= even + 32
-
-
 def test_every_size_leaves_configs() -> None:
     """Any head size and number of queries leaves configs, of which the first is one."""
     for name in ("attention", *BACKWARD):

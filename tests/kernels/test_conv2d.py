@@ -56,15 +56,6 @@ def test_channels_are_copied_by_16_bytes(
     assert "st.global.v4.b32" in ptx
 
 
-@pytest.mark.slow
-def test_no_masks_without_padding(compiled: Any) -> None:
-    """Where taps stay within the image, a copy asks no more than whether there is such a step."""
-    masks = [len(set(copies(compiled(layer(128, 128, taps))["ptx"]))) for taps in (3, 1)]
-    # 8 rows of pixels a thread, before the loop and in it.
-    assert masks[0] >= 16
-    assert masks[1] <= 4
-
-
 @pytest.mark.parametrize(("channels", "taps"), [(3, 7), (1, 3), (12, 3)])
 def test_few_channels_are_copied_by_rows(channels: int, taps: int, compiled: Any) -> None:
     """Of 3 channels a row of 7 taps is read by 8 bytes at least, without a mask of its own."""

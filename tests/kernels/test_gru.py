@@ -73,26 +73,6 @@ def test_backward_compiles(device: str, settings: Settings) -> None:
         assert read_cubin(artifact.cubin).spill_words == 0
 
 
-@pytest.mark.parametrize(("lanes", "words"), [(1, 1), (8, 4)])
-def test_factors_are_not_waited_for(
-    lanes: int, words: int, settings: Settings, target: Target
-) -> None:
-    """Factors are loaded a step ahead, the weights stay in registers, and nothing spills."""
-    problem = _gru_backward.problem(SHAPE, "fp16", "meta")
-    split = {"SPLIT": 1, "UNITS": 8} if lanes == 1 else {}
-    artifact = artifact_of(problem, config(LANES=lanes, **split), settings, target)
-    assert read_cubin(artifact.cubin).spill_words == 0
-    assert artifact.outputs["ptx"].count("ld.relaxed.gpu.global.b64") == words
-    parts = artifact.outputs["ttgir"].split("scf.while")
-    ahead = re.findall(r"(%\w+) = tt\.load", parts[2])
-    assert len(ahead) == 5  # three factors of all units; of its own the update gates and dy
-    steps = "".join(parts[2:])
-    for value in ahead:
-        uses = [line for line in steps.splitlines() if re.search(re.escape(value) + r"\b", line)]
-        assert len(uses) == 2, uses  # where it is loaded, and where it goes to the next step
-        assert "scf.yield" in uses[1]
-
-
 @pytest.mark.slow(seconds=4)
 @pytest.mark.parametrize(
     ("lanes", "split", "teams", "hidden", "batch", "seq"),

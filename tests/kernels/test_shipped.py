@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 import triton
 
 from asmtune.core.config import Config
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import Measurement, TuneRecord
 from asmtune.store import interchange
 from asmtune.store.codec import key_digest
@@ -31,11 +25,10 @@ from benchmarks.kernels.ship import (
     file_of,
     knows_alternatives,
     launched,
-    ship,
     slower,
 )
 from benchmarks.kernels.table import FILE, is_current
-from tests.kernels.accuracy import KERNELS, module_of
+from tests.kernels.accuracy import KERNELS
 
 ROOT = Path(__file__).parents[2]
 NEEDED = Plan(name="quick")
@@ -158,84 +151,6 @@ def test_a_key_has_one_space(name: str) -> None:
             spaces.setdefault(key_digest(key), set()).add(expected.space)
     assert spaces
     assert [digest for digest, found in spaces.items() if len(found) > 1] == []
-
-
-def tuned(name: str) -> Iterator[TuneRecord]:
-    """Records as tuning on an H200 would leave them, with a config that is not the default."""
-    module = module_of(name)
-    for place in NEEDED.places([name]):
-        for key, expected in identities(place):
-            configs = [c for c in module.space().configs(**place.shape) if c != module.DEFAULT]
-            timed = [Measurement(c, 5.0 + n, 4.0, 9.0, (5.0, 6.0)) for n, c in enumerate(configs)]
-            failed = ((module.DEFAULT, Failure("ptxas", "registers", "too many")),)
-            yield TuneRecord(key, configs[0], tuple(timed), expected, failed)
-
-
-def run(folder: Path, name: str, tmp_path: Path) -> dict[str, Any]:
-    """Run a new process with asmtune's shipped folder and no store; return what it launches."""
-    environment = {**os.environ, "ASMTUNE_CACHE_DIR": str(tmp_path / "none"), "ASMTUNE_JOBS": "1"}
-    command = [sys.executable, "-m", "tests.kernels.shipped_process", str(folder), name]
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert not (tmp_path / "none" / "store.sqlite").exists()
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-@pytest.mark.slow
-def test_first_launch_takes_what_is_shipped(tmp_path: Path) -> None:
-    """From a store to `cache/` to a new process: no tuning, no database, nothing that tunes."""
-    records = list(tuned("softmax"))
-    folder = tmp_path / "shipped"
-    folder.mkdir()
-    assert ship("softmax", records, folder)[1] == len(records)
-    found = run(folder, "softmax", tmp_path)
-    wanted = records[0].winner.all_kwargs()
-    (launch,) = found["launches"]
-    assert {name: launch[name] for name in wanted if name in launch} == wanted
-    roots = {name.partition(".")[0] for name in found["loaded"]}
-    assert "sklearn" not in roots
-    assert "asmtune.predict.prune" not in found["loaded"]
-
-
-def test_what_is_stale_goes(tmp_path: Path) -> None:
-    """Records of an older source leave a file; what was tuned now replaces what is shipped."""
-    one, *others = tuned("softmax")
-    old = replace(one, provenance=replace(one.provenance, source="0" * 64))
-    interchange.write(file_of("softmax", tmp_path), [old, *others])
-    keys, kept = ship("softmax", [], tmp_path)
-    assert (keys, kept) == (len(launched("softmax", Plan(), DEVICE)), len(others))
-    assert ship("softmax", [one], tmp_path)[1] == len(others) + 1
-    again = replace(one, winner=one.measurements[1].config)
-    ship("softmax", [again], tmp_path)
-    written = {key_digest(r.key): r.winner for r in interchange.read(file_of("softmax", tmp_path))}
-    assert written[key_digest(one.key)] == again.winner
-
-
-def test_what_the_vendor_beats_is_tuned_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A record without alternatives goes where the vendor was faster; others of its kernel stay."""
-    monkeypatch.setattr("benchmarks.kernels.ship.TABLES", {DEVICE: tmp_path / "table.json"})
-    records = list(tuned("conv2d"))
-    places = NEEDED.places(["conv2d"])
-    rows = [
-        {"kernel": "conv2d", "shape": dict(at.shape), "dtype": at.dtype, "over_vendor": speed}
-        for at, speed in zip(places, (0.9, 0.96, 0.98, 1.2), strict=False)
-    ]
-    (tmp_path / "table.json").write_text(json.dumps({"rows": rows}))
-    keys = [record.key for record in records]
-    ship("conv2d", records, tmp_path)
-    written = [record.key for record in interchange.read(file_of("conv2d", tmp_path))]
-    assert [key in written for key in keys[:4]] == [False, False, True, True]
-    first = records[0]
-    vendor = Measurement(first.winner.with_alternative("torch"), 1.0, 1.0, 1.0, ())
-    knows = replace(first, measurements=(vendor, *first.measurements))
-    ship("conv2d", [knows], tmp_path)
-    assert first.key in [r.key for r in interchange.read(file_of("conv2d", tmp_path))]
-    assert slower("conv2d", "NVIDIA L4") == set()
 
 
 def test_abridged_keeps_the_winner() -> None:

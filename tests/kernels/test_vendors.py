@@ -147,16 +147,6 @@ def test_cudnn_gets_what_a_convolution_has(
         assert result.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_cudnn_keeps_the_dtype_under_autocast() -> None:
-    """A convolution in fp32 stays one, whatever the products of the layers around it are."""
-    module = module_of("conv2d")
-    x, weight = torch.randn(1, 40, 5, 5), torch.randn(3, 40, 3, 3)
-    with torch.autocast("cpu", torch.bfloat16):
-        got = module.conv2d.prepared.alternatives["cudnn"](x, weight)
-    assert got.dtype == torch.float32
-    assert excess(got, torch.nn.functional.conv2d(x.double(), weight.double())) <= 1
-
-
 def test_attention_asks_the_vendor_for_what_it_computes_alone() -> None:
     """Windows, padding, masks, dropout and oblong diagonals are ours."""
     module = module_of("attention")

@@ -92,15 +92,3 @@ def test_a_winner_is_called_in_training(driven: tuple[FakeDriver, Any]) -> None:
     assert (
         excess(y.detach(), torch.nn.functional.conv2d(x, weight, padding=1).detach().double()) <= 1
     )
-
-
-def test_gradients_are_not_differentiated_again(driven: tuple[FakeDriver, Any]) -> None:
-    """A second derivative is refused, since gradients have no graph."""
-    _, plans = driven
-    given = operands(WAYS[0])
-    x, weight = given["x"].requires_grad_(), given["weight"]
-    with plans():
-        y = conv2d.conv2d(x, weight, padding=1)
-        (dx,) = torch.autograd.grad(y, x, y, create_graph=True)
-    with pytest.raises(RuntimeError, match="conv2d: its gradients cannot be differentiated again"):
-        dx.sum().backward()

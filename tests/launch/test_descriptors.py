@@ -348,6 +348,8 @@ def test_other_memory_of_a_descriptor_is_seen() -> None:
     call = KernelCall((1,), (source, 3), {}, ["source", "n"])
     before = call.tensor_classes()
     assert before == [(torch.float16, True, torch.device("cpu"))]
+    shifted = KernelCall((1,), (source.base.view(-1)[4:], 3), {}, ["source", "n"])
+    assert shifted.tensor_classes() == [(torch.float16, False, torch.device("cpu"))]
     source.base = torch.zeros(256, 128)
     assert call.tensor_classes() != before
 

@@ -198,21 +198,6 @@ def test_rules_are_called_once_a_launch(c_part: Any, host: Machine) -> None:
     assert [args[3] for *_, args in host.launched] == [5, 6, 6, 7, 7, 8, 8, 9]
 
 
-def test_a_config_that_is_forgotten_on_the_way_has_no_plan(c_part: Any, host: Machine) -> None:
-    """A rule of the slow path may forget the config that its launch has already."""
-    kernel: Any = None
-
-    def rule(_: Any) -> bool:
-        if switch[0]:
-            kernel.cache.clear()
-        return True
-
-    kernel = tuned(c_part, triton.heuristics({"EVEN": rule})(host.function()))
-    for switch[0], plans in ((1, 0), (0, 2)):
-        kernel[(1,)](X, 32)
-        assert len(kernel._launcher) == plans
-
-
 def test_threads_launch_while_plans_are_forgotten(c_part: Any, host: Machine) -> None:
     """Each launch has the config of its key and the results of its own arguments."""
     kernel = tuned(c_part, triton.heuristics({"EVEN": even})(host.function()))

@@ -182,24 +182,13 @@ def test_what_the_plan_is_not_for(planned: Planned, launch: Any) -> None:
     assert not planned.relayed
 
 
-@pytest.mark.parametrize(
-    "grid",
-    [
-        (0, 65536),
-        (-1,),
-        (1.0,),
-        (),
-        (1, 1, 1, 1),
-        (1, 65536),
-        (2**31,),
-        (True,),
-        "1",
-        None,
-        7,
-        (2**70,),
-    ],
-    ids=repr,
+ODD_GRIDS: tuple[Any, ...] = (
+    *((0, 65536), (-1,), (1.0,), (), (1, 1, 1, 1), (1, 65536), (2**31,), (True,), "1", None, 7),
+    (2**70,),
 )
+
+
+@pytest.mark.parametrize("grid", ODD_GRIDS, ids=repr)
 def test_odd_grids_take_the_slow_path(planned: Planned, grid: Any) -> None:
     """A grid that is not one to three whole numbers in the device's limits is not launched."""
     assert planned.launcher[grid](X, 4096, 0.5, 128) == "slow"

@@ -23,7 +23,7 @@ from asmtune import asm_autotune, replay_calls
 from asmtune.core.config import Config
 from asmtune.runtime import call_trace
 from asmtune.runtime.call_trace import keep_alive
-from asmtune.runtime.launch.planning import plan_of_alternative
+from asmtune.runtime.launch.planning import MOST_PARAMETERS, plan_of_alternative
 from tests.launch.fakes import FACTS, FakeDriver
 from tests.launch.stand_in import planned_launches
 
@@ -335,6 +335,12 @@ def test_what_is_not_understood_is_never_replayed(watched: Watched, name: str) -
     assert len(call.prepared) == 0
     (told,) = call.prepared.refused
     assert reason in told
+
+
+def test_as_many_results_as_a_call_holds(watched: Watched) -> None:
+    """A function of 32 new tensors is prepared; `REFUSED` has one of 33."""
+    call = watched.replayed(lambda x: tuple(doubled(x) for _ in range(32)))
+    assert watched.launches(lambda: call(X)) == 32
 
 
 def test_addresses_of_views(watched: Watched) -> None:
@@ -792,6 +798,16 @@ def test_signatures_of_many_words(watched: Watched) -> None:
     call = watched.over(many)
     for count in range(50, 66):
         assert call((0,) * 95, (0,) * 95, (0,) * count, 5, 0x1234567)[4] == 0x1234567
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_signature_has_its_most_parameters(more: int) -> None:
+    """A function of as many parameters as a signature holds is prepared; one more is refused."""
+    names = ", ".join(f"a{place}" for place in range(MOST_PARAMETERS + more))
+    scope: dict[str, Any] = {}
+    exec(f"def wide({names}): return a0", scope)
+    with pytest.raises(TypeError) if more else contextlib.nullcontext():
+        assert replay_calls(scope["wide"])(*range(MOST_PARAMETERS)) == 0
 
 
 def test_launches_by_tritons_own_launcher(c_part: Any, watched: Watched) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from asmtune.base.errors import MeasureError
 from asmtune.core.config import Config
 from asmtune.measure.timing.clock import (
+    CudaDevice,
     GpuClock,
     Subject,
     _flush_size,
@@ -34,6 +35,16 @@ def launched(gpu: SimulatedGpu, us: float, prepared_us: float = 0.0) -> Subject:
             gpu.launch("prepare", prepared_us)
 
     return Subject(Config({"us": us}), lambda: gpu.launch(f"run {us:g}", us), prepare)
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_a_flush_writes_the_whole_buffer(size: int) -> None:
+    """Every byte that is to evict the caches is written; without a buffer nothing is queued."""
+    device = CudaDevice.__new__(CudaDevice)
+    device._buffer = buffer = torch.ones(size, dtype=torch.int8)
+    before = buffer._version
+    device.flush()
+    assert (buffer._version > before, bool(buffer.any())) == (size > 0, False)
 
 
 def awake(gpu: SimulatedGpu, policy: TimingPolicy = EVENTS) -> GpuClock:

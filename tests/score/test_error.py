@@ -79,23 +79,6 @@ def test_the_cheapest_cut_that_is_enough(ranked: list[RankedTask], share: float)
         assert chosen.share == max(cut.share for cut in allowed)
 
 
-def test_kernels_of_other_kinds_weigh_more() -> None:
-    """One kernel unlike nine others weighs three times as much as they do together."""
-    good = [RankedTask(str(i), [2, 1], [0.0, 1.0]) for i in range(9)]
-    bad = RankedTask("b", [1, 2], [0.0, math.log(2)])
-    assert error_table([*good, bad]).cut(1).share == pytest.approx(0.95)
-    assert error_table([*good, bad], {"b"}).cut(1).share == pytest.approx(0.625)
-
-
-def test_the_low_end() -> None:
-    """Nine in ten tasks keep the low share or more: one bad in ten does not lower it, two do."""
-    good, bad = [0.0, 1.0], [math.log(2), 0.0]
-    for count, low in ((1, 1.0), (2, 0.5)):
-        slow = [bad] * count + [good] * (10 - count)
-        table = error_table([RankedTask(str(i), [2, 1], own) for i, own in enumerate(slow)])
-        assert table.cut(1).low == pytest.approx(low)
-
-
 def test_the_size_of_a_cut() -> None:
     """Ranks within the gap, five at least, as many as the count and as there are at most."""
     gaps = [0.0, 0.1, 0.2, 0.2, 0.2, 0.2, 0.3, 0.9]

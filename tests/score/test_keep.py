@@ -52,6 +52,13 @@ def test_a_number(gaps: list[float], count: int) -> None:
         assert (selection.expected_share, selection.chance_dropped) == (1.0, 0.0)
 
 
+def test_auto_takes_all_of_few() -> None:
+    """Up to the count that its aim needs `auto` leaves none out; a number may."""
+    count = int(keep.table_of("roofline", "assembly").cut_for(AIM).count)
+    ways = [(Keep(), count), (Keep(), count + 1), (Keep(3), 1)]
+    assert [own.takes_all(n, "roofline", "assembly") for own, n in ways] == [True, False, False]
+
+
 def told(*slow_first: float) -> Errors:
     """The error of a scorer, "mine", whose rankings begin with these slowdowns."""
     slow = [*slow_first, 0.0, *([0.5] * 50)]

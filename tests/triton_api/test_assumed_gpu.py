@@ -35,6 +35,8 @@ QUESTIONS: dict[str, tuple[Callable[[], Any], Any]] = {
     "vendor": (lambda: shutil.which("nvidia-smi"), "/usr/bin/nvidia-smi"),
     "another": (lambda: shutil.which("no-such-smi"), None),
     "interface": (lambda: driver.active.get_device_interface().current_device(), 0),
+    "driver's current": (lambda: driver.active.get_current_device(), 0),
+    "stream": (lambda: driver.active.get_current_stream(0), 0),
 }
 
 
@@ -52,18 +54,20 @@ def test_it_answers_for_its_target_and_no_longer() -> None:
     classes = [dict(vars(kind)) for kind in (KernelInterface, JITFunction)]
     before = {name: asked(question) for name, (question, _) in QUESTIONS.items()}
     gpu = assumed_gpu(load_target("H200"))
-    inside = {}
+    inside, unheard = {}, []
 
     def work() -> None:
         with gpu.active():
-            assert not gpu.was_asked
-            inside.update({name: asked(question) for name, (question, _) in QUESTIONS.items()})
+            for name, (question, _) in QUESTIONS.items():
+                gpu.was_asked = False
+                inside[name] = asked(question)
+                unheard.extend([name] * (not gpu.was_asked))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         work()
     assert inside == {name: expected for name, (_, expected) in QUESTIONS.items()}
-    assert gpu.was_asked
+    assert unheard == ["version", "another"]
     assert {name: asked(question) for name, (question, _) in QUESTIONS.items()} == before
     for kind, own in zip((KernelInterface, JITFunction), classes, strict=True):
         assert [vars(kind).get(name) for name in names] == [own.get(name) for name in names]

@@ -66,6 +66,14 @@ def test_identities_of_a_source() -> None:
     assert len({one.key, *(specialised(toolchain, **other).key for other in others)}) == 4
 
 
+def test_nothing_is_compiled_for_debugging_unasked() -> None:
+    """Assertions of a kernel are compiled where a launch or the function asks for them."""
+    chain = Toolchain("cuda", 90, 32)
+    assert [specialised(chain, **asked).options.debug for asked in ({}, {"debug": True})] == [
+        *(False, True)
+    ]
+
+
 def test_a_refused_argument_is_named() -> None:
     """The first argument that Triton takes no value of is named; a good launch has none."""
     toolchain = Toolchain(*MACHINES[0])

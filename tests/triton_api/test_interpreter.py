@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+import triton.language as tl
 
+from asmtune.triton_api.interpreter import _shared_dtypes
 from tests.interpreter import Interpreter
 
 CHECKS = "tests.triton_api.interpreted_floats"
@@ -63,6 +65,17 @@ def test_nothing_stays_changed() -> None:
     left, quick, plain = json.loads(done.stdout)
     assert left == []
     assert quick == plain
+
+
+def test_each_dtype_of_numpy_is_found_once() -> None:
+    """Blocks and pointers of a dtype share what the interpreter finds for its scalar."""
+    asked: list[str] = []
+    find = _shared_dtypes(lambda dtype: asked.append(dtype.name) or dtype.name)
+    block = tl.block_type(tl.float16, [4])
+    assert [find(kind) for kind in (tl.float16, tl.int8, block, tl.int8)] == [
+        *("fp16", "int8", "fp16", "int8")
+    ]
+    assert asked == ["fp16", "int8"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from asmtune.base.settings import Settings
 from asmtune.core.config import Config
 from asmtune.core.problem import Problem
 from asmtune.predict.why.access import AccessPattern
-from tests.pinned import needs_block_pointers
 
 BLOCK = Config({"BLOCK": 1024}, num_warps=4)
 
@@ -59,15 +58,6 @@ def test_a_naive_transpose_strides_its_store(settings: Settings) -> None:
     y = found["y_ptr"]
     assert (y.kind, y.pattern, y.stride_bytes, y.asked) == ("write", "strided", 4096, 32)
     assert found["x_ptr"].pattern == "sequential"
-
-
-@needs_block_pointers
-def test_a_transpose_by_block_pointers(settings: Settings) -> None:
-    """Through tiles and block pointers both sides are sequential."""
-    config = Config({"BLOCK": 32}, num_warps=4)
-    found = patterns(square_problem(kernels.transpose_by_blocks, 1024), config, settings)
-    assert {one.pattern for one in found.values()} == {"sequential"}
-    assert {one.share for one in found.values()} == {1.0}
 
 
 def test_gathers_of_rows_and_of_elements(settings: Settings) -> None:

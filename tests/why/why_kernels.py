@@ -40,15 +40,6 @@ def transpose(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def transpose_by_blocks(x_ptr, y_ptr, rows, cols, BLOCK: tl.constexpr):
-    """Transpose tiles through block pointers with bounds."""
-    here = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
-    x_tile = tl.make_block_ptr(x_ptr, (rows, cols), (cols, 1), here, (BLOCK, BLOCK), (1, 0))
-    y_tile = tl.make_block_ptr(y_ptr, (rows, cols), (1, rows), here, (BLOCK, BLOCK), (0, 1))
-    tl.store(y_tile, tl.load(x_tile, boundary_check=(0, 1)), boundary_check=(0, 1))
-
-
-@triton.jit
 def take_rows(x_ptr, index_ptr, y_ptr, cols, BLOCK: tl.constexpr):
     """Gather whole rows by an index."""
     row = tl.load(index_ptr + tl.program_id(0))

@@ -71,6 +71,14 @@ def test_long_loop_with_varying_inner_bound_is_sampled(n: int) -> None:
     assert found.exact == (n == 50)
 
 
+def test_a_sample_is_the_middle_of_its_share() -> None:
+    """Where trips grow evenly, those that are walked stand for all without an error."""
+    pointers = {"x_ptr": pointer(), "y_ptr": pointer()}
+    found = work(kernels.triangular, grid=(1,), **pointers, n=100_000, BLOCK=64)
+    assert not found.exact
+    assert found.loops[1].iterations == pytest.approx(100_000 * 100_001 / 2, rel=1e-5)
+
+
 def test_one_reading_serves_all_launches() -> None:
     """A kernel read once gives each launch its own numbers."""
     values = {"x_ptr": pointer(), "y_ptr": pointer()}

@@ -46,10 +46,6 @@ CASES = {
     "persistent": of(
         kernels.persistent_gemm, 7, at="a b c", dtype=F16, M=512, N=256, K=1024, **TILES
     ),
-    "persistent_f8": of(
-        kernels.persistent_gemm, 7, at="a b", dtype=torch.float8_e4m3fn, more={"c": F16}, M=512,
-        N=256, K=1024, **TILES,
-    ),
     "scaled": of(
         kernels.scaled_dot, 3, at="a sa sb", dtype=torch.uint8,
         more={"b": torch.float8_e4m3fn, "c": F32}, M=128, N=64, K=256,
@@ -66,9 +62,6 @@ CASES = {
     "experts": of(kernels.expert_gemm, 10, more=TABLES, K=512, **TILES),
     "packed": of(
         kernels.packed_weights, 8, more=FOURS, K=512, N=256, stride_s=640, BK=64, BN=32, GROUP=16
-    ),
-    "packed_wide": of(
-        kernels.packed_weights, 8, more=FOURS, K=512, N=256, stride_s=640, BK=64, BN=32, GROUP=64
     ),
     "causal": of(kernels.attention, 16, 24, at="q k v o", dtype=F16, CAUSAL=True, **SIX),
     "attention": of(kernels.attention, 16, 24, at="q k v o", dtype=F16, CAUSAL=False, **SIX),
@@ -102,7 +95,6 @@ CASES = {
     "triangular": of(
         kernels.triangular, 8, at="x y", n=20, BLOCK=64, bytes_={"x_ptr": 1, "y_ptr": 1}
     ),
-    "three_axes": of(kernels.three_axes, 4, 3, 2, at="y", n=5, BLOCK=64),
     "large_grid": of(kernels.three_axes, 300, 30, 40, at="y", n=5, BLOCK=64),
     "halving": of(kernels.while_scalar, 1, at="y", n=1000, BLOCK=64),
     "jagged": of(kernels.jagged, 8, at="x y", more={"starts": I32}, BLOCK=128),
@@ -119,22 +111,11 @@ CASES = {
         kernels.recurrence, 64, at="x y h", steps=500, D=32,
         bytes_={"x_ptr": 1, "y_ptr": 1, "h_ptr": 1},
     ),
-    "recurrence_large": of(kernels.recurrence, 4096, at="x y h", steps=500, D=32),
-    "flattened": of(
-        kernels.flattened_gemm, 132, at="a b c", dtype=F16, M=4096, N=4096, K=512, **TILES
-    ),
-    "late_stores": of(kernels.late_stores, 132, at="x y", tiles=999, width=8, BLOCK=64),
-    "locked_sums": of(kernels.locked_sums, 132, at="x y", more={"lock": I32}, tiles=999, BLOCK=64),
-    "walked": of(kernels.walked_recurrences, 16, at="x y", sequences=999, steps=50, BLOCK=64),
-    "packed_steps": of(
-        kernels.packed_recurrence, 16, at="x y", more={"first": I32}, steps=50, BLOCK=64
-    ),
-    "whole_state": of(kernels.whole_state, 16, at="x y", dtype=I32, steps=50, BLOCK=64),
     "exchanged": of(
         kernels.exchanged_state, 16, at="x h", more={"lock": I32}, steps=50, BLOCK=64
     ),
 }  # fmt: skip
-"""Each proves something: a product, a pointer's way, a loop's bound, state from step to step."""
+"""Each proves something: a product, a pointer's way, a loop's bound."""
 
 
 def half(*extents: int) -> torch.Tensor:
@@ -154,12 +135,10 @@ TILED = {
     "c_desc": gluons.descriptor(half(128, 128), [128, 128]),
 }
 ONE = half(32, 32).float()
-LONG = half(5000).float()
 CASES |= {
     "gluon_rows": gluon(
         gluons.row_sum, 100, x_ptr=half(100, 3000), y_ptr=half(100), columns=3000, BLOCK=1024
     ),
-    "gluon_copies": gluon(gluons.copied_sum, 5, x_ptr=LONG, y_ptr=LONG, n=5000, BLOCK=1024),
     "gluon_parts": gluon(gluons.passed_on, 1, x_desc=ROWS, y_desc=ROWS, n=1024, BLOCK=64),
     "gluon_results": gluon(
         gluons.handed_back, 1, x_ptr=half(64), y_ptr=half(64), z_ptr=half(64), n=9
