@@ -124,7 +124,7 @@ def linear(
         weight: (out, in), of the same dtype.
         bias: (out,), of the same dtype.
         activation: "none", "relu", "silu" or "gelu" (by the error function).
-        vendor: call cuBLAS where tuning has found it faster.
+        vendor: call cuBLAS where tuning has found it faster, and while it has not.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:

@@ -231,7 +231,7 @@ def matmul(
         b: (K, N) or (batch, K, N), of the same dtype, any strides; a matrix serves a whole batch.
         bias: (N,), of C's dtype; none for int8.
         activation: "none", "relu", "silu" or "gelu" (by the error function); "none" for int8.
-        vendor: call cuBLAS where tuning has found it faster.
+        vendor: call cuBLAS where tuning has found it faster, and while it has not.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:

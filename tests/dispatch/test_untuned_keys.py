@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,15 +10,18 @@ from unittest import mock
 
 import pytest
 import torch
+from torch.distributed import HashStore
 
 import asmtune.runtime.autotuner as autotuner
 from asmtune import asm_autotune
 from asmtune.base.errors import CompileError
 from asmtune.base.settings import Settings
 from asmtune.core.config import Config
+from asmtune.runtime import rank_agreement
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses.in_progress import KeysInProgress
 from asmtune.runtime.misses.lookups import Choice, MissLookup
+from asmtune.runtime.rank_agreement import RankJob
 from asmtune.triton_api.launching import CurrentStream
 from tests.dispatch.host import miss
 from tests.tuning_support import BEST, DEFAULT, add
@@ -73,6 +77,7 @@ class Kernel:
     @property
     def config(self) -> Config:
         """The key's config in memory."""
+        config: Config
         (config,) = self.tuner.cache.values()
         return config
 
@@ -176,6 +181,20 @@ def test_a_config_that_a_program_puts_there_stays(monkeypatch: pytest.MonkeyPatc
     assert (kernel.launch(), kernel.config) == ("config", BEST)
 
 
+def test_an_alternative_of_another_rank_may_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank that has announced it does not say if it was timed: another serves in its place."""
+    job = RankJob(HashStore(), 0)
+    monkeypatch.setattr(rank_agreement, "current_job", lambda: job)
+    request = replace(REQUEST, choices={"alternatives": {"first": add, "second": add}})
+    resolver = mock.Mock()
+    resolver.resolve.return_value, resolver.options.fallback = PICK, None
+    first = rank_agreement.resolve(resolver, request)
+    other = rank_agreement.resolve(resolver, request)
+    assert resolver.resolve.call_count == 1
+    assert (first.config, first.until_tuned) == (other.config, other.until_tuned)
+    assert (other.config, other.until_tuned) == (PICK.config, True)
+
+
 def test_a_key_that_could_not_be_queued_is_queued_by_the_next_launch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -194,5 +213,5 @@ def test_a_key_that_could_not_be_queued_is_queued_by_the_next_launch(
 def test_nothing_is_queued_while_the_program_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python starts no thread then, and a launch in `atexit` goes on without."""
     ended = mock.Mock(is_alive=lambda: False)
-    monkeypatch.setattr(background.threading, "main_thread", lambda: ended)
+    monkeypatch.setattr(threading, "main_thread", lambda: ended)
     assert not background.tune_later(REQUEST, mock.Mock())
