@@ -70,7 +70,7 @@ def _arguments(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, activation: str
 ) -> dict[str, Any]:
     """Give the arguments of a random problem's launch by name; rows are batch * M."""
-    operands = product("linear", x, weight.mT, bias, activation)
+    operands = product("linear", x, weight.mT, bias, activation, vendor=True)
     return operands.arguments(operands.result())
 
 

@@ -250,7 +250,7 @@ def matmul(
 
 def _arguments(a: torch.Tensor, b: torch.Tensor) -> dict[str, Any]:
     """Give the arguments of a random problem's launch by name."""
-    operands = product("matmul", a, b, None, "none")
+    operands = product("matmul", a, b, None, "none", vendor=True)  # as `matmul` does by default
     return operands.arguments(operands.result())
 
 
