@@ -247,7 +247,8 @@ def attention(
         seed: draws the dropped weights: score n of row r (of all batches', heads' and queries'
             rows) takes word n % 4 of Philox 4x32-10 at counter r * ceil(keys / 4) + n // 4.
         scale: factor of the scores, above 0; 1 / sqrt(dim) if None.
-        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster; not backward.
+        vendor: call FlashAttention-2 or cuDNN where tuning has found it faster, and while it has
+            not; not backward.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster, and that of
             `attention_backward`.
 

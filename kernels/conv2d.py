@@ -295,8 +295,9 @@ def conv2d(
         dilation: pixels from tap to tap, one number or (down, across).
         groups: groups of channels, each of which has filters / groups filters of its own.
         relu: set negative results to 0; NaN stays.
-        vendor: call cuDNN forward where tuning has found it faster, except where windows are read
-            by rows, as of few channels. The gradients of x and weight are always cuDNN's.
+        vendor: call cuDNN forward where tuning has found it faster, and while it has not, except
+            where windows are read by rows, as of few channels. The gradients of x and weight are
+            always cuDNN's.
 
     Returns:
         (batch, filters, out_height, out_width) in `torch.channels_last`.

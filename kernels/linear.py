@@ -70,7 +70,7 @@ def _arguments(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, activation: str
 ) -> dict[str, Any]:
     """Give the arguments of a random problem's launch by name; rows are batch * M."""
-    operands = product("linear", x, weight.mT, bias, activation)
+    operands = product("linear", x, weight.mT, bias, activation, vendor=True)
     return operands.arguments(operands.result())
 
 
@@ -124,7 +124,7 @@ def linear(
         weight: (out, in), of the same dtype.
         bias: (out,), of the same dtype.
         activation: "none", "relu", "silu" or "gelu" (by the error function).
-        vendor: call cuBLAS where tuning has found it faster.
+        vendor: call cuBLAS where tuning has found it faster, and while it has not.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:

@@ -299,7 +299,8 @@ def scaled_matmul(
         bias: (N,), of out_dtype.
         fast_accum: leave sums over K to Hopper's tensor cores, which keep some 14 bits of
             them; has no effect on groups along K, or on other devices.
-        vendor: call `torch._scaled_mm` where it takes the operands and tuning has found it faster.
+        vendor: call `torch._scaled_mm` where it takes the operands and tuning has found it faster,
+            and while it has not.
         gluon: on Hopper call the Gluon kernel where tuning has found it faster.
 
     Returns:

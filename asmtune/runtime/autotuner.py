@@ -341,25 +341,28 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
     def _served(self, call: KernelCall, choice: Choice) -> tuple[Config, Callable[..., Any] | None]:
         """Call a choice's alternative, if it has one; return the config and what was called."""
         chooser, config = self._chooser, choice.config
-        run = functools.partial(self._call, call=call, config=config)
+        prepare = functools.partial(self._prepared, call=call, config=config)
         if choice.until_tuned:
-            config = chooser.first_that_serves(call, config, run)
+            config = chooser.first_that_serves(call, config, prepare)
             return config, chooser.alternative(config)
         alternative = chooser.alternative(config)
         if alternative is not None:
-            run(alternative)
+            prepare(alternative)()
         return config, alternative
 
-    def _call(self, alternative: Callable[..., Any], call: KernelCall, config: Config) -> None:
-        """Call an alternative in a config's place.
+    def _prepared(
+        self, alternative: Callable[..., Any], call: KernelCall, config: Config
+    ) -> Callable[[], Any]:
+        """Return the call of an alternative in a config's place.
 
         As in a planned launch, the grid is evaluated and checked; one of no programs calls nothing.
         """
         grid = self._chooser.checked_grid(call.grid, config)
         problem = Problem(self.fn, call.arguments, grid, name=self.__name__)
         sizes = problem.grid_at(config, problem.bind(config.plain)) if callable(grid) else grid
-        if 0 not in (sizes if isinstance(sizes, tuple | list) else (sizes,)):
-            within(call_of(alternative, self.arg_names, call.arguments))()
+        if 0 in (sizes if isinstance(sizes, tuple | list) else (sizes,)):
+            return lambda: None
+        return within(call_of(alternative, self.arg_names, call.arguments))
 
     def request(
         self, positional: Mapping[str, Any], named: Mapping[str, Any], grid: Any, device: str

@@ -8,17 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
@@ -79,6 +76,7 @@ class Chooser:
         self._kernel = kernel
         self._function = function
         self._lock = threading.RLock()
+        self._untuned: dict[tuple[Any, ...], Config] = {}  # what serves until a key is tuned
         self._resolver = Resolver(options, self._on_background_tuned)
         self.notices = Notices()
         self._mode: bool | None = None
@@ -109,23 +107,33 @@ class Chooser:
         """
         values = self._values(call)
         key = self._memory_key(call, values)
-        known = self.memory.get(key)
-        if known is not None:
+        if (known := self._known(key)) is not None:
             check_devices(self._function.__name__, call.arguments, strict=self.options.strict)
-            return Choice(Config.of(known), True, "known")
+            return known
         with outside(), self._lock:
-            known = self.memory.get(key)
-            if known is not None:
-                return Choice(Config.of(known), True, "known")
+            if (known := self._known(key)) is not None:
+                return known
             resolved = self._resolve_miss(call, values)
             if resolved is None:
                 return None
             request, choice = resolved
             if choice.final or choice.until_tuned:
+                if choice.until_tuned:
+                    self._untuned[key] = choice.config
                 self.memory.learn(key, choice.config)
         if choice.final and request is not None:
             print_tuned(request, choice, key)
         return choice
+
+    def _known(self, key: tuple[Any, ...]) -> Choice | None:
+        """Return the config of a key in memory; None where it has none."""
+        if (known := self.memory.get(key)) is None:
+            return None
+        return Choice(Config.of(known), True, "known", until_tuned=self._is_untuned(key))
+
+    def _is_untuned(self, key: tuple[Any, ...]) -> bool:
+        """Return whether a key has in memory what serves until it is tuned, and no program's."""
+        return key in self._untuned and self.memory.get(key) is self._untuned[key]
 
     def key_of(self, call: KernelCall) -> tuple[Any, ...]:
         """Return the key in memory of a launch that is not chosen deterministically."""
@@ -148,24 +156,36 @@ class Chooser:
         return named.get(config.alternative)
 
     def first_that_serves(
-        self, call: KernelCall, config: Config, run: Callable[[Callable[..., Any]], None]
+        self,
+        call: KernelCall,
+        config: Config,
+        prepare: Callable[[Callable[..., Any]], Callable[[], Any]],
     ) -> Config:
-        """Run the alternative of a key that is not tuned yet, or another if it raises.
+        """Call the alternative of a key that is not tuned yet, or another if it raises.
 
-        A vendor's function need not take each launch. Return the config of the one that did, or
-        the config itself, to be launched, if none does.
+        A vendor's function need not take each launch. `prepare` makes the call of one; what that
+        raises is not the function's. Return the config of the one that did, or the config itself,
+        to be launched, if none does.
         """
         named: Alternatives = self.options.choices.get("alternatives") or {}
+        if config.alternative not in named:  # a config that was timed serves as it is
+            return config
         for name in sorted(named, key=lambda name: name != config.alternative):
-            if isinstance(guarded("alternative", partial(run, named[name])), Failure):
+            run = prepare(named[name])
+            try:
+                run()
+            # One may raise any exception, as in a race, asmtune's of its own kernels included.
+            except Exception:  # noqa: BLE001
                 continue
-            if name == config.alternative:
-                return config
-            config = config.with_alternative(name)
-            break
-        else:
-            config = config.plain
-        self.memory[self._memory_key(call, self._values(call))] = config
+            return self._serving(call, config, config.with_alternative(name))
+        return self._serving(call, config, config.plain)
+
+    def _serving(self, call: KernelCall, before: Config, config: Config) -> Config:
+        """Note what serves a key, unless the background has tuned it meanwhile; return it."""
+        key = self._memory_key(call, self._values(call))
+        with self._lock:
+            if config != before and self._is_untuned(key):
+                self._untuned[key] = self.memory[key] = config
         return config
 
     def checked_grid(self, grid: Any, config: Config) -> Any:
@@ -231,10 +251,10 @@ class Chooser:
         call = self._described(positional, named)
         values = self._values(call)
         request = self._request(call, values, self.searched_space(call))
-        known = self.memory.get(self._memory_key(call, values))
+        known = self._known(self._memory_key(call, values))
         # A program may have put it there, or ranks agreed on it.
-        if known is not None and not self._resolver.is_tuning(request):
-            return request, Choice(Config.of(known), True, "known")
+        if known is not None and not known.until_tuned:
+            return request, known
         emit_launch(request, call)
         return request, resolve(self._resolver, request, capturing=True)
 
@@ -301,8 +321,12 @@ class Chooser:
         if current_job() is not None:
             return  # ranks stay with the agreed config: they would not switch at one launch
         key = memory_key(self._described({}, request.problem.arguments), request.key.shape)
+        with self._lock:  # not before the launch that has queued the key has noted its pick
+            if key in self.memory and not self._is_untuned(key):
+                return  # a program has put its own there
+            if not choice.final:
+                self.memory.pop(key, None)
+            elif not choice.until_tuned:  # else it is not tuned, and goes on with what serves
+                self.memory[key] = choice.config
         if choice.final:
-            self.memory[key] = choice.config
             self._emit_resolved(choice)
-        else:
-            self.memory.pop(key, None)

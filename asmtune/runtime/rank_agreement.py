@@ -181,6 +181,6 @@ def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = Fal
 
     config = RankAgreement(job, request.key, request.expected, configs).agree(resolved)
     own = next((choice for choice in choices if choice.config is config), None)
-    if own is None:
-        return Choice(config, True, "known")
+    if own is None:  # nothing says if the rank that has announced an alternative has timed it
+        return Choice(config, True, "known", until_tuned=config.alternative is not None)
     return replace(own, final=own.final or not capturing)

@@ -289,7 +289,9 @@ def test_launches_switch_when_the_background_has_tuned(monkeypatch: pytest.Monke
     autotuner.backend.cache_clear()
 
 
-def test_an_alternative_that_raises_is_not_called_for_a_key() -> None:
+def test_an_alternative_that_raises_is_not_called_for_a_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """While the key is tuned the next one serves, or a config; what serves is looked up again."""
     calls: list[str] = []
 
@@ -306,12 +308,15 @@ def test_an_alternative_that_raises_is_not_called_for_a_key() -> None:
         kernel = asm_autotune([DEFAULT], ["n"], alternatives=functions)(add)
         given = {"x": torch.ones(4), "y": torch.ones(4), "out": torch.ones(4), "n": 4}
         call = KernelCall((1,), tuple(given.values()), {}, kernel.arg_names)
-        pick = DEFAULT.with_alternative("first")
+        pick = Choice(DEFAULT.with_alternative("first"), False, "fallback", until_tuned=True)
         calls.clear()
-        found = kernel._chooser.first_that_serves(call, pick, lambda function: function())
+        chooser = kernel._chooser
+        monkeypatch.setattr(chooser, "_resolve_miss", lambda *_, pick=pick: (None, pick))
+        assert chooser.choose(call) == pick
+        found = chooser.first_that_serves(call, pick.config, lambda function: function)
         wanted = DEFAULT if served is None else DEFAULT.with_alternative(served)
         assert (found, len(calls)) == (wanted, 2 if raising else 1)
-        assert list(kernel.cache.values()) == ([wanted] if raising else [])
+        assert list(kernel.cache.values()) == [wanted]
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -168,6 +168,20 @@ def test_linear_is_the_same_kernel() -> None:
     assert problem.arguments["ACTIVATION"] == "gelu"
 
 
+@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
+def test_what_is_tuned_beforehand_is_what_a_call_launches(dtype: str) -> None:
+    """The key has the layout, and beside cuBLAS operands are copied for more work only."""
+    sizes = {"batch": 1, "M": 512, "N": 511, "K": 1001}
+    a, b = matmul.inputs(sizes, dtype, "meta").values()
+    x = linear.inputs(sizes, dtype, "meta")
+    for module, operands in ((matmul, (a, b)), (linear, (x["x"], x["weight"].mT))):
+        called = product("matmul", *operands, None, "none", vendor=True)
+        given = called.arguments(called.result())
+        tuned = module.problem(sizes, dtype, "meta").arguments
+        names = ("LAYOUT", "MULTIPLE", "MULTIPLE_STRIDES", "MULTIPLE_C")
+        assert [tuned[name] for name in names] == [given[name] for name in names]
+
+
 @pytest.mark.parametrize("setting", ["ieee", "tf32"])
 def test_cublas_multiplies_fp32_as_our_kernel_does(
     setting: str, monkeypatch: pytest.MonkeyPatch

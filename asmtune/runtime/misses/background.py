@@ -137,15 +137,22 @@ class BackgroundQueue:
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Add work; it runs when all work before it is done."""
+        """Add work; it runs when all work before it is done.
+
+        Raises:
+            RuntimeError: no thread can be started.
+        """
         with self._lock:
             self._pending.append(work)
             if self._thread is not None:
                 return
-            self._thread = threading.Thread(
-                target=self._run, name="asmtune-background", daemon=True
-            )
-        self._thread.start()
+            thread = threading.Thread(target=self._run, name="asmtune-background", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                self._pending.pop()
+                raise
+            self._thread = thread
 
     def stop(self) -> None:
         """Stop the current work at its next step, drop the rest, and wait a little."""
@@ -202,10 +209,12 @@ def tune_later(request: TuningRequest, work: Callable[[TuningRequest], None]) ->
     with the request that has them, in the device's thread.
 
     Returns:
-        False where there is no memory for the copies; a warning says so.
+        False where there is no memory for the copies, with a warning, and while the program exits.
     """
     import torch
 
+    if not threading.main_thread().is_alive():  # Python has ended its threads, and starts none
+        return False
     try:
         arguments = copy_arguments(request.problem.arguments)
     except (torch.OutOfMemoryError, MemoryShortError) as error:

@@ -42,11 +42,6 @@ class KeysInProgress:
         # No digest is made in a process that tunes nothing in the background.
         return self._choices.get(key_digest(lookup.request.key)) if self._choices else None
 
-    def is_tuning(self, request: TuningRequest) -> bool:
-        """Return whether a request's key is tuned now."""
-        pick = self._choices.get(key_digest(request.key))
-        return pick is not None and not pick.final
-
     def begin(self, lookup: MissLookup, pick: Choice) -> Choice:
         """Queue a key, unless it is queued; return what its launches go on with."""
         from asmtune.runtime.misses.background import tune_later
@@ -62,8 +57,12 @@ class KeysInProgress:
             def settle(copy: TuningRequest) -> None:
                 self._settle(MissLookup(copy, settings), pick)
 
-            if not tune_later(lookup.request, settle):
-                self._choices[digest] = replace(pick, final=True)
+            try:
+                if not tune_later(lookup.request, settle):
+                    self._choices[digest] = replace(pick, final=True)
+            except BaseException:  # Ctrl-C, say: the next launch queues it
+                del self._choices[digest]
+                raise
             return self._choices[digest]
 
     def _settle(self, lookup: MissLookup, pick: Choice) -> None:

@@ -130,10 +130,6 @@ class Resolver:
         # A pick that is captured must not keep later launches from raising.
         return replace(choice, final=False) if raises and choice.how != "known" else choice
 
-    def is_tuning(self, request: TuningRequest) -> bool:
-        """Return whether the background tunes a request's key now."""
-        return self._in_progress.is_tuning(request)
-
     def tuner(self, device: str, *, later: bool = False) -> Tuner:
         """Return the tuner of a device, opened when it is first needed: that loads all that tunes.
 
