@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from asmtune.measure.accuracy import measure_accuracy as measure_accuracy
     from asmtune.runtime.call_trace import keep_alive as keep_alive
     from asmtune.runtime.decorator import asm_autotune as asm_autotune
+    from asmtune.runtime.offline.prediction import predict as predict
     from asmtune.runtime.offline.pruning import prune_report as prune_report
     from asmtune.runtime.offline.pruning import pruner as pruner
     from asmtune.runtime.options import deterministic as deterministic
@@ -49,6 +50,7 @@ _HOMES = {
     "patch": "asmtune.runtime.patching.redirect",
     "keep_alive": "asmtune.runtime.call_trace",
     "pow2": "asmtune.core.keys.buckets",
+    "predict": "asmtune.predict",
     "replay_calls": "asmtune.runtime.replay_calls",
     "prune_report": "asmtune.runtime.offline.pruning",
     "pruner": "asmtune.runtime.offline.pruning",
@@ -79,6 +81,7 @@ __all__ = [
     "multiple",
     "patch",
     "pow2",
+    "predict",
     "prune_report",
     "pruner",
     "replay_calls",

@@ -26,6 +26,7 @@ ALSO: Final = {
         "asmtune.runtime.decorator.reconfigure",
     ),
     "Offline": (
+        "asmtune.runtime.offline.prediction.Prediction",
         "asmtune.predict.prune.flow.Funnel",
         "asmtune.predict.score.keep.Keep",
         "asmtune.core.kernel_module.load_kernel_module",
@@ -63,7 +64,7 @@ ALSO: Final = {
 def api_page() -> str:
     """List every public name of `asmtune`, with what it takes and returns."""
     parts = ["# Python", "The names of `asmtune` itself load on first use.", "## asmtune"]
-    parts += [_entry(f"asmtune.{name}") for name in asmtune.__all__]
+    parts += [_public(name) for name in asmtune.__all__]
     for heading, names in ALSO.items():
         parts += [f"## {heading}", *map(_entry, names)]
     return "\n\n".join(parts) + "\n"
@@ -99,6 +100,14 @@ def explorer_page() -> str:
         cache = {"ASMTUNE_CACHE_DIR": str(ROOT / ".cache" / "site")}
         subprocess.run(command, cwd=ROOT, env={**cache, **os.environ}, check=True)
         return page.read_text(encoding="utf-8")
+
+
+def _public(name: str) -> str:
+    """Return the entry of a public name; a room is named as the function `predict` is."""
+    if name != "predict":
+        return _entry(f"asmtune.{name}")
+    anchor = '<a id="asmtune.predict"></a>'
+    return f"{anchor}\n\n{_entry('asmtune.runtime.offline.prediction.predict')}"
 
 
 def _entry(name: str) -> str:

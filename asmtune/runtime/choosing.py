@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from asmtune.base.errors import AsmtuneError
 from asmtune.base.settings import Settings
 from asmtune.core.alternatives import Alternatives
 from asmtune.core.config import Config
+from asmtune.core.failures import guarded
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
+from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
@@ -171,13 +174,8 @@ class Chooser:
         if config.alternative not in named:  # a config that was timed serves as it is
             return config
         for name in sorted(named, key=lambda name: name != config.alternative):
-            run = prepare(named[name])
-            try:
-                run()
-            # One may raise any exception, as in a race, asmtune's of its own kernels included.
-            except Exception:  # noqa: BLE001
-                continue
-            return self._serving(call, config, config.with_alternative(name))
+            if _is_done(prepare(named[name])):
+                return self._serving(call, config, config.with_alternative(name))
         return self._serving(call, config, config.plain)
 
     def _serving(self, call: KernelCall, before: Config, config: Config) -> Config:
@@ -330,3 +328,11 @@ class Chooser:
                 self.memory[key] = choice.config
         if choice.final:
             self._emit_resolved(choice)
+
+
+def _is_done(run: Callable[[], Any]) -> bool:
+    """Call an alternative; return whether it raised nothing, nor a kernel of its own."""
+    try:
+        return not isinstance(guarded("alternative", run), Failure)
+    except AsmtuneError:
+        return False
