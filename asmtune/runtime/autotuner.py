@@ -270,7 +270,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         if alternative is not None:
             # A grid may read what the rules compute.
             if may_keep() and not self._rules:
-                given = (alternative, call.arguments, config)
+                given = (alternative, call.arguments, config, self if choice.until_tuned else None)
                 plan = plan_of_alternative(self._part, self._function, *given)
                 self._keep(call, key, plan, held)
             return None

@@ -138,6 +138,22 @@ def test_each_launch_of_an_untuned_key_may_refuse_the_alternative(
     assert kernel.launch(torch.ones(65)[1:]) == "second"
 
 
+def test_a_planned_launch_may_refuse_the_alternative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made again without its plan: strides, say, are no part of what is planned."""
+    kernel, seen = Kernel(monkeypatch), []
+
+    def before(name: str, x: torch.Tensor) -> None:
+        seen.append(name)
+        if name == "first" and x.stride(0) != 1:
+            raise RuntimeError("rows have gaps")
+
+    kernel.before = before
+    assert [kernel.launch(), kernel.launch()] == ["first", "first"]
+    apart = torch.ones(128)[::2]
+    assert [kernel.launch(apart), kernel.launch(apart)] == ["second", "second"]
+    assert seen == ["first", "first", "first", "first", "second", "second"]
+
+
 def test_asmtunes_errors_in_an_alternative_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One may launch tuned kernels, as in a race; what a grid raises is the user's to see."""
     kernel = Kernel(monkeypatch)

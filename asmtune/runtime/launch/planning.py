@@ -303,16 +303,30 @@ def plan_of_alternative(
     alternative: Callable[..., Any],
     given: Collection[str],
     config: Any,
+    untuned: Any = None,
 ) -> Any:
     """Make the plan of launches that call an alternative in a config's place: Triton has no part.
 
-    `given` names the arguments of a launch.
+    `given` names the arguments of a launch. `untuned` is the decorated kernel, where nothing has
+    timed the alternative: a launch at which it raises is made again, without a plan.
     """
     chosen, params = config.all_kwargs(), parameters(function)
     values = tuple(
         backend.GIVEN if p.name in given else chosen.get(p.name, p.default) for p in params
     )
-    call = caller(alternative, [p.name for p in params], given, skip=_BEFORE_VALUES)
+    names = [p.name for p in params]
+    call = served = caller(alternative, names, given, skip=_BEFORE_VALUES)
+
+    def served_or_again(*values: Any) -> None:
+        try:
+            served(*values)
+        except Exception:  # noqa: BLE001 - whatever it raises, it need not take each launch
+            untuned.cache.on_change()
+            launch = functools.partial(untuned.run, grid=values[: _BEFORE_VALUES - 1])
+            caller(launch, names, given, skip=_BEFORE_VALUES)(*values)
+
+    if untuned is not None:
+        call = served_or_again
 
     def relay(*values: Any) -> None:
         if (observer := plain.observer) is None:  # read once: another thread may end its trace
