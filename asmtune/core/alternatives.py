@@ -13,6 +13,7 @@ from typing import Any, Final
 from asmtune.base.errors import ArgumentTypeError, AsmtuneError, InputError
 from asmtune.base.text import shortened
 from asmtune.core.failures import guarded
+from asmtune.core.records.artifacts import Failure
 from asmtune.triton_api.jit_functions import is_kernel
 from asmtune.triton_api.user_state import inside
 
@@ -112,6 +113,15 @@ def call_of(
     call = caller(function, parameters, arguments)
     values = [arguments.get(name) for name in parameters]
     return lambda: call(*values)
+
+
+def raised_by(run: Callable[[], Any]) -> str | None:
+    """Call an alternative; return what it or a kernel of its own raised, by type and text."""
+    try:
+        made = guarded("alternative", run)
+    except AsmtuneError as error:
+        return f"{type(error).__name__}: {error}"
+    return made.detail if isinstance(made, Failure) else None
 
 
 def calls_in_race(

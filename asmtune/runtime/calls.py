@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from asmtune.base.errors import ArgumentTypeError, NoGpuError
 from asmtune.core.config import Config
@@ -15,6 +16,9 @@ from asmtune.core.records.tuned import TuneRecord
 from asmtune.measure.timing.nvml import NO_GPU
 from asmtune.runtime.launch.planning import kinds
 from asmtune.triton_api.jit_functions import is_jit_function
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 _SCALARS: Final = frozenset({bool, int, float, str, type(None)})
 
@@ -87,6 +91,25 @@ def is_capturing() -> bool:
     import torch
 
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+class RankJob(NamedTuple):
+    """The ranks of a job, seen from one of them."""
+
+    store: Store
+    rank: int
+
+
+def current_job() -> RankJob | None:
+    """Return the job that this process is a rank of; None without one, or if it has one rank.
+
+    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
+    """
+    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if group is None or not group.is_initialized() or group.get_world_size() < 2:
+        return None
+    store = group._get_default_store()
+    return None if store is None else RankJob(store, group.get_rank())
 
 
 def _announced(method: Callable[..., Any]) -> Any:

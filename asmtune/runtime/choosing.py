@@ -6,25 +6,25 @@ import functools
 import inspect
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from asmtune.base.errors import AsmtuneError
 from asmtune.base.settings import Settings
-from asmtune.core.alternatives import Alternatives
+from asmtune.base.text import user_stacklevel
+from asmtune.core.alternatives import Alternatives, raised_by
 from asmtune.core.config import Config
-from asmtune.core.failures import guarded
 from asmtune.core.ir_overrides import pinned_space
 from asmtune.core.keys.parts import key_parts, values
 from asmtune.core.problem import Problem, UnknownGrid
-from asmtune.core.records.artifacts import Failure
 from asmtune.core.records.tuned import TuneKey
 from asmtune.core.space.space import Space
 from asmtune.runtime.calls import (
     ConfigCache,
     KernelCall,
     as_triton,
+    current_job,
     is_capturing,
     is_usual_grid,
     memory_key,
@@ -38,9 +38,16 @@ from asmtune.runtime.checks import (
     launch_options,
     positional_arguments,
 )
-from asmtune.runtime.events import KeyResolved, Notices, emit, emit_launch, print_tuned
+from asmtune.runtime.events import (
+    LAUNCHING_MODULES,
+    KeyResolved,
+    Notices,
+    emit,
+    emit_launch,
+    print_tuned,
+)
 from asmtune.runtime.misses.lookups import Choice
-from asmtune.runtime.misses.resolver import Resolver
+from asmtune.runtime.misses.resolver import MissWarning, Resolver
 from asmtune.runtime.options import (
     Arguments,
     DecoratorOptions,
@@ -48,7 +55,7 @@ from asmtune.runtime.options import (
     numbers,
     on_switch,
 )
-from asmtune.runtime.rank_agreement import current_job, resolve
+from asmtune.runtime.rank_agreement import resolve
 from asmtune.triton_api.jit_functions import is_jit_function, python_function
 from asmtune.triton_api.user_state import inside, outside, searching
 
@@ -120,7 +127,7 @@ class Chooser:
             if resolved is None:
                 return None
             request, choice = resolved
-            if choice.final or choice.until_tuned:
+            if choice.is_kept:
                 if choice.until_tuned:
                     self._untuned[key] = choice.config
                 self.memory.learn(key, choice.config)
@@ -174,8 +181,15 @@ class Chooser:
         if config.alternative not in named:  # a config that was timed serves as it is
             return config
         for name in sorted(named, key=lambda name: name != config.alternative):
-            if _is_done(prepare(named[name])):
+            failure = raised_by(prepare(named[name]))
+            if failure is None:
                 return self._serving(call, config, config.with_alternative(name))
+            is_mistake = failure.startswith(("TypeError", "NameError", "AttributeError"))
+            if is_mistake and self.notices.first("alternative", f"{self.name} {name}"):
+                text = (
+                    f"kernel {self.name}: alternatives[{name!r}] raised {failure}; another serves"
+                )
+                warnings.warn(text, MissWarning, stacklevel=user_stacklevel(*LAUNCHING_MODULES))
         return self._serving(call, config, config.plain)
 
     def _serving(self, call: KernelCall, before: Config, config: Config) -> Config:
@@ -328,11 +342,3 @@ class Chooser:
                 self.memory[key] = choice.config
         if choice.final:
             self._emit_resolved(choice)
-
-
-def _is_done(run: Callable[[], Any]) -> bool:
-    """Call an alternative; return whether it raised nothing, nor a kernel of its own."""
-    try:
-        return not isinstance(guarded("alternative", run), Failure)
-    except AsmtuneError:
-        return False

@@ -11,11 +11,10 @@ group's store fails does a rank use its own config, with a warning.
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from asmtune.base.errors import GroupStoreError
 from asmtune.base.fingerprint import canonical, digest
@@ -24,13 +23,12 @@ from asmtune.base.text import shortened, user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.records.tuned import Provenance, TuneKey
 from asmtune.core.space.space import Space
+from asmtune.runtime.calls import RankJob, current_job
 from asmtune.runtime.events import LAUNCHING_MODULES, key_text
 from asmtune.runtime.misses.lookups import Choice
 from asmtune.runtime.options import is_deterministic
 
 if TYPE_CHECKING:
-    from torch.distributed import Store  # type: ignore[attr-defined]
-
     from asmtune.runtime.misses.resolver import Resolver
     from asmtune.tuning.request import TuningRequest
 
@@ -74,13 +72,6 @@ def _store_call(question: Callable[[], _T]) -> _T:
 
 class RankWarning(UserWarning):
     """Ranks may run different configs: the group's store failed."""
-
-
-class RankJob(NamedTuple):
-    """The ranks of a job, seen from one of them."""
-
-    store: Store
-    rank: int
 
 
 @dataclass(frozen=True)
@@ -144,18 +135,6 @@ class RankAgreement:
     def _first(self, text: str) -> str:
         """Publish a config if nobody has, and return what was published first."""
         return _store_call(lambda: self.job.store.compare_set(self._entry, "", text)).decode()
-
-
-def current_job() -> RankJob | None:
-    """Return the job that this process is a rank of; None without one, or if it has one rank.
-
-    It imports no PyTorch: a process that has not loaded `torch.distributed` is no rank.
-    """
-    group: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    if group is None or not group.is_initialized() or group.get_world_size() < 2:
-        return None
-    store = group._get_default_store()
-    return None if store is None else RankJob(store, group.get_rank())
 
 
 def resolve(resolver: Resolver, request: TuningRequest, *, capturing: bool = False) -> Choice:

@@ -235,7 +235,9 @@ def test_an_alternative_serves_while_a_key_is_tuned(host: Host) -> None:
     assert own.config == BEST
 
 
-def test_by_default_nothing_waits_for_an_alternative(host: Host) -> None:
+def test_by_default_nothing_waits_for_an_alternative(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is called at once, unless it cannot be sent to the process that times, or a user chose."""
     lock = threading.Lock()  # what holds one cannot be sent
 
@@ -250,6 +252,10 @@ def test_by_default_nothing_waits_for_an_alternative(host: Host) -> None:
     at_once = host.resolver(choices={"alternatives": {"vendor": locked}})
     found = at_once.resolve(with_functions(miss(), vendor=locked))
     assert (found.how, found.final) == ("tuned", True)
+    # Ranks of a job agree on what is tuned, and would not switch at one launch.
+    monkeypatch.setattr("asmtune.runtime.misses.resolver.current_job", lambda: "a job")
+    named = with_functions(miss(8192), vendor=vendor)
+    assert host.resolver(**given).resolve(named).how == "tuned"
 
 
 def test_launches_switch_when_the_background_has_tuned(monkeypatch: pytest.MonkeyPatch) -> None:

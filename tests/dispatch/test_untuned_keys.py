@@ -21,6 +21,7 @@ from asmtune.runtime import rank_agreement
 from asmtune.runtime.misses import background
 from asmtune.runtime.misses.in_progress import KeysInProgress
 from asmtune.runtime.misses.lookups import Choice, MissLookup
+from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.rank_agreement import RankJob
 from asmtune.triton_api.launching import CurrentStream
 from tests.dispatch.host import miss
@@ -231,3 +232,26 @@ def test_nothing_is_queued_while_the_program_exits(monkeypatch: pytest.MonkeyPat
     ended = mock.Mock(is_alive=lambda: False)
     monkeypatch.setattr(threading, "main_thread", lambda: ended)
     assert not background.tune_later(REQUEST, mock.Mock())
+
+
+def test_a_full_queue_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key that waits holds copies of its arguments: more are not taken, and not forgotten."""
+    keys = KeysInProgress(mock.Mock(), mock.Mock(), mock.Mock())
+    lookup = MissLookup(REQUEST, Settings.from_environment())
+    monkeypatch.setattr(background.BackgroundQueue, "is_full", True)
+    full = keys.begin(lookup, PICK)
+    assert (full.config, full.is_kept, keys.find(lookup)) == (PICK.config, False, None)
+    kernel = Kernel(monkeypatch, full)
+    assert [kernel.launch(), kernel.launch()] == ["first", "first"]
+    assert [*kernel.tuner.cache] == []
+
+
+def test_a_mistake_in_an_alternative_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be called as it is must not vanish; what a vendor refuses may."""
+    kernel = Kernel(monkeypatch, replace(PICK, how="busy"))
+    kernel.before = mock.Mock(side_effect=TypeError("takes 3 arguments"))
+    with pytest.warns(
+        MissWarning, match=r"alternatives\['first'\] raised TypeError: takes 3"
+    ) as told:
+        assert [kernel.launch(), kernel.launch()] == ["config", "config"]
+    assert len(told) == 2  # one of each function

@@ -23,7 +23,7 @@ import triton.language as tl
 from triton import JITFunction
 
 from asmtune.base.settings import Settings
-from asmtune.core.alternatives import caller
+from asmtune.core.alternatives import caller, raised_by
 from asmtune.runtime.launch import plain
 from asmtune.runtime.launch.slots import filled
 from asmtune.triton_api.jit_functions import globals_read, parameters
@@ -318,9 +318,7 @@ def plan_of_alternative(
     call = served = caller(alternative, names, given, skip=_BEFORE_VALUES)
 
     def served_or_again(*values: Any) -> None:
-        try:
-            served(*values)
-        except Exception:  # noqa: BLE001 - whatever it raises, it need not take each launch
+        if raised_by(lambda: served(*values)) is not None:  # it need not take each launch
             untuned.cache.on_change()
             launch = functools.partial(untuned.run, grid=values[: _BEFORE_VALUES - 1])
             caller(launch, names, given, skip=_BEFORE_VALUES)(*values)

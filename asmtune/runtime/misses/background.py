@@ -76,13 +76,19 @@ def _require_room(regions: Iterable[StorageRange]) -> None:
             lengths[device] = lengths.get(device, 0) + 2 * region.nbytes
     for device, length in lengths.items():
         free = free_bytes(device)
-        if length + PROCESS_BYTES + RESERVE_BYTES > free:
+        if max(length + PROCESS_BYTES + RESERVE_BYTES, _SHARE * length) > free:
             raise MemoryShortError(
                 f"two copies of them take {amount(length, 'B')}, and {amount(free, 'B')} are free"
             )
 
 
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+MOST_WAITING: Final = 3
+"""Keys that wait for the background, each with a copy of its arguments; others ask again later."""
+
+_SHARE: Final = 4
+"""Two copies of arguments take at most one part in so many of a GPU's free memory."""
+
 _HEAD_START_S: Final = 0.1
 """Seconds that the launch gets before the thread begins, which loads all that tunes.
 
@@ -135,6 +141,11 @@ class BackgroundQueue:
         self._pending: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether as many keys wait as hold copies of their arguments at a time."""
+        return len(self._pending) >= MOST_WAITING
 
     def put(self, work: Callable[[], None]) -> None:
         """Add work; it runs when all work before it is done.

@@ -43,13 +43,15 @@ class KeysInProgress:
         return self._choices.get(key_digest(lookup.request.key)) if self._choices else None
 
     def begin(self, lookup: MissLookup, pick: Choice) -> Choice:
-        """Queue a key, unless it is queued; return what its launches go on with."""
-        from asmtune.runtime.misses.background import tune_later
+        """Queue a key, unless it or many are queued; return what its launches go on with."""
+        from asmtune.runtime.misses.background import queue_of, tune_later
 
         digest = key_digest(lookup.request.key)
         with self._lock:
             if digest in self._choices:
                 return self._choices[digest]
+            if queue_of(lookup.request.key.device).is_full:
+                return replace(pick, how="busy")
             self._choices[digest] = pick
             # Capturing `lookup` would keep the caller's tensors alive until then.
             settings = lookup.settings

@@ -34,7 +34,7 @@ class Choice:
         until_tuned: whether it counts until the background has tuned the key.
         how: "tuned" now, "known" to a store, "provisional" (the winner of another Triton's record),
             "predicted" by the model, too "small" to tune, the "fallback", or a pick while another
-            process is "busy" tuning it.
+            process is "busy" tuning it, or the background with others.
         record: with every timing, if it was tuned now; if it was known, only where it had to
             be read whole.
         compiled, timed: number of configs, if it was tuned now.
@@ -49,6 +49,11 @@ class Choice:
     timed: int = 0
     seconds: float = 0.0
     until_tuned: bool = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Return whether further launches have the config without asking again."""
+        return self.final or (self.until_tuned and self.how != "busy")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from asmtune.base.text import user_stacklevel
 from asmtune.core.config import Config
 from asmtune.core.failures import guarded
 from asmtune.core.records.artifacts import Failure
+from asmtune.runtime.calls import current_job
 from asmtune.runtime.events import LAUNCHING_MODULES, Notices, key_text, miss_message
 from asmtune.runtime.misses.in_progress import KeysInProgress
 from asmtune.runtime.misses.lookups import Choice, How, MissLookup
@@ -96,7 +97,7 @@ class Resolver:
             "tune": [*self._before_timing, self._tuned],
             "raise": [*self._before_timing, self._raised],
             "predict": [self._of_other_triton, self._untimed],
-            "background": [self._now_if_unsendable, self._in_background],
+            "background": [self._now_if_it_waits, self._in_background],
         }
         action = options.miss_action
         if action == "predict" and not options.checked_only:
@@ -173,7 +174,7 @@ class Resolver:
         known = lookup.tuned()
         if known is None or not lookup.lacks_alternatives:
             return known
-        if self.options.on_miss is None and not self._are_sendable:
+        if self._waits:
             return self._beside_all(lookup)
         return self._in_progress.begin(lookup, replace(known, final=False, until_tuned=True))
 
@@ -331,11 +332,19 @@ class Resolver:
         own = request.with_alternative_of(winner, own)
         return Choice(own, True, how, result.record, *spent)
 
-    def _now_if_unsendable(self, lookup: MissLookup) -> Choice | None:
-        """Tune at once, where nobody asked for the background and a function cannot get there."""
-        if self.options.on_miss is not None or self._are_sendable:
-            return None
-        return self._tuned(lookup)
+    def _now_if_it_waits(self, lookup: MissLookup) -> Choice | None:
+        return self._tuned(lookup) if self._waits else None
+
+    @property
+    def _waits(self) -> bool:
+        """Return whether launches wait for the tuning, though it might go on in the background.
+
+        Nobody has asked for that, and a function cannot get there, or ranks are to agree on what is
+        tuned: they do not switch at one launch.
+        """
+        if self.options.on_miss is not None:
+            return False
+        return current_job() is not None or not self._are_sendable
 
     @cached_property
     def _are_sendable(self) -> bool:
