@@ -262,7 +262,7 @@ class AsmAutotuner(Autotuner):  # type: ignore[misc] # Triton's has no types
         self._best = config
 
         def may_keep() -> bool:
-            is_current = choice.is_kept and forgets == self._forgets
+            is_current = (choice.final or choice.until_tuned) and forgets == self._forgets
             return key is not None and is_current and before == call.tensor_classes()
 
         self._launcher.last = None

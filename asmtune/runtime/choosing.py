@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
@@ -127,13 +128,23 @@ class Chooser:
             if resolved is None:
                 return None
             request, choice = resolved
-            if choice.is_kept:
+            if choice.final or choice.until_tuned:
                 if choice.until_tuned:
                     self._untuned[key] = choice.config
                 self.memory.learn(key, choice.config)
+                if choice.how == "busy" and request is not None:
+                    from asmtune.runtime.misses.background import queue_of
+
+                    queue_of(request.key.device).ask_later(partial(self._ask_again, key))
         if choice.final and request is not None:
             print_tuned(request, choice, key)
         return choice
+
+    def _ask_again(self, key: tuple[Any, ...]) -> None:
+        """Let the next launch of a key that the background had no room for queue it."""
+        with self._lock:
+            if self._is_untuned(key):
+                self.memory.pop(key)
 
     def _known(self, key: tuple[Any, ...]) -> Choice | None:
         """Return the config of a key in memory; None where it has none."""

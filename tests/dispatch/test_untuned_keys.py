@@ -25,7 +25,7 @@ from asmtune.runtime.misses.resolver import MissWarning
 from asmtune.runtime.rank_agreement import RankJob
 from asmtune.triton_api.launching import CurrentStream
 from tests.dispatch.host import miss
-from tests.tuning_support import BEST, DEFAULT, add
+from tests.tuning_support import BEST, DEFAULT, DEVICE, add
 
 REQUEST = miss(64)
 PICK = Choice(DEFAULT.with_alternative("first"), False, "fallback", until_tuned=True)
@@ -235,15 +235,21 @@ def test_nothing_is_queued_while_the_program_exits(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_queue_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each key that waits holds copies of its arguments: more are not taken, and not forgotten."""
+    """Keys that wait hold copies of their arguments: others are planned, and ask when one ends."""
     keys = KeysInProgress(mock.Mock(), mock.Mock(), mock.Mock())
     lookup = MissLookup(REQUEST, Settings.from_environment())
-    monkeypatch.setattr(background.BackgroundQueue, "is_full", True)
-    full = keys.begin(lookup, PICK)
-    assert (full.config, full.is_kept, keys.find(lookup)) == (PICK.config, False, None)
+    queue, held, ended = background.queue_of(DEVICE), threading.Event(), threading.Event()
+    queue.put(lambda: held.wait(120.0))
+    with mock.patch.object(background.BackgroundQueue, "is_full", True):
+        full = keys.begin(lookup, PICK)
+    assert (full.config, full.how, keys.find(lookup)) == (PICK.config, "busy", None)
     kernel = Kernel(monkeypatch, full)
-    assert [kernel.launch(), kernel.launch()] == ["first", "first"]
+    assert [kernel.launch(), kernel.launch(), kernel.config] == ["first", "first", PICK.config]
+    held.set()
+    queue.put(ended.set)
+    assert ended.wait(120.0)
     assert [*kernel.tuner.cache] == []
+    assert [kernel.launch(), kernel.config] == ["first", PICK.config]
 
 
 def test_a_mistake_in_an_alternative_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:

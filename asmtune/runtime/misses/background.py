@@ -87,7 +87,7 @@ MOST_WAITING: Final = 3
 """Keys that wait for the background, each with a copy of its arguments; others ask again later."""
 
 _SHARE: Final = 4
-"""Two copies of arguments take at most one part in so many of a GPU's free memory."""
+"""Two copies of arguments take at most a fourth of a GPU's free memory."""
 
 _HEAD_START_S: Final = 0.1
 """Seconds that the launch gets before the thread begins, which loads all that tunes.
@@ -139,6 +139,7 @@ class BackgroundQueue:
     def __init__(self) -> None:
         self.shutdown = ShutdownSignal()
         self._pending: deque[Callable[[], None]] = deque()
+        self._turned_away: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -146,6 +147,11 @@ class BackgroundQueue:
     def is_full(self) -> bool:
         """Return whether as many keys wait as hold copies of their arguments at a time."""
         return len(self._pending) >= MOST_WAITING
+
+    def ask_later(self, ask: Callable[[], None]) -> None:
+        """Call a function when a piece of work is done: there was no room for another."""
+        with self._lock:
+            self._turned_away.append(ask)
 
     def put(self, work: Callable[[], None]) -> None:
         """Add work; it runs when all work before it is done.
@@ -182,6 +188,10 @@ class BackgroundQueue:
             with suppress(StoppedError):
                 while (work := self._next()) is not None:
                     work()
+                    with self._lock:
+                        turned_away, self._turned_away = self._turned_away, []
+                    for ask in turned_away:
+                        ask()
             unforeseen.pop_all()
 
     def _lose_thread(self) -> None:

@@ -31,7 +31,7 @@ class Choice:
         config: the space's own config if it has an equal one, with its `pre_hook`.
         final: whether it counts for the rest of the process; else the next launch resolves
             the key again.
-        until_tuned: whether it counts until the background has tuned the key.
+        until_tuned: whether it counts until the background has tuned the key, or has room for it.
         how: "tuned" now, "known" to a store, "provisional" (the winner of another Triton's record),
             "predicted" by the model, too "small" to tune, the "fallback", or a pick while another
             process is "busy" tuning it, or the background with others.
@@ -49,11 +49,6 @@ class Choice:
     timed: int = 0
     seconds: float = 0.0
     until_tuned: bool = False
-
-    @property
-    def is_kept(self) -> bool:
-        """Return whether further launches have the config without asking again."""
-        return self.final or (self.until_tuned and self.how != "busy")
 
 
 @dataclass(frozen=True)

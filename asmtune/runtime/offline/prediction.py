@@ -39,8 +39,8 @@ def predict(
 
         asmtune.predict(add, (x, y, out, n), grid)[0].config
 
-    The first launch of a kernel lowers its configs, for seconds. Of a kernel whose tiles were met,
-    another size of 660 configs is ranked in 0.4 s of two cores.
+    The first launch of a kernel lowers its configs, for seconds. Another size is ranked faster: 660
+    configs whose tiles were met take 0.4 s.
 
     Args:
         kernel: what `@asm_autotune` made, or a `@triton.jit` function with a `space`.
