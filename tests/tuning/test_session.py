@@ -250,9 +250,11 @@ def test_a_space_that_grew_begins_with_the_fastest(tmp_path: Path) -> None:
     """With one more value on an axis, what was fastest before is compiled and timed first."""
     before = resolved(workshop(tmp_path, HostMachine(), "exhaustive"), space(warps=(4, 8)))
     fastest = sorted(before.record.measurements, key=lambda timing: timing.median_us)
+    earlier = run_files(tmp_path / "runs")
     result = resolved(workshop(tmp_path, HostMachine(), "exhaustive"), space(warps=(2, 4, 8)))
     assert (result.outcome, result.record.winner) == ("tuned", BEST)
-    run = read_trace(run_files(tmp_path / "runs")[-1])
+    (made,) = {*run_files(tmp_path / "runs")} - {*earlier}
+    run = read_trace(made)
     first = [row.config for row in run.batches[0].rows][:3]
     assert first == [DEFAULT, *(timing.config for timing in fastest[:2])]
 
