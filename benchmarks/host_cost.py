@@ -196,7 +196,7 @@ def _compared(by_way: Mapping[str, Way], phase: str, rounds: int, calls: int) ->
 def document(*files: Mapping[str, Any]) -> str:
     """Tabulate microseconds of a call's host time and its share of PyTorch's, by device."""
     lines = []
-    for name in files[0]["functions"]:
+    for name in dict.fromkeys(name for data in files for name in data["functions"]):
         measured = [data["functions"].get(name, {}) for data in files]
         known = dict.fromkeys(phase for function in measured for phase in function)
         for phase in (p for p in known if p in AIMS or p.startswith(f"{FORWARD}, by ")):
