@@ -2,8 +2,7 @@
 
     python -m benchmarks.as_called [FUNCTION ...] [--shapes N] [--seed N] [--tune SECONDS]
 
-Needs a GPU. Shapes are drawn by the seed, none is of the shipped table's choice, and functions take
-turns. The store is empty. For each shape:
+Needs a GPU. The seed draws the shapes, functions take turns, and the store is empty. A shape has:
 
     first call        seconds of ours and of PyTorch's; every other shape begins with ours
     not tuned         both clocks, where the first call waits for no tuning
@@ -50,7 +49,7 @@ Shape = dict[str, int]
 
 
 def _between(low: int, high: int) -> Callable[[random.Random], int]:
-    """Return a draw that is uniform in the logarithm; every third extent is of no multiple."""
+    """Return a draw that is uniform in the logarithm; a third each are multiples of 1, 8 and 64."""
 
     def draw(rng: random.Random) -> int:
         extent = int(low * (high / low) ** rng.random())
@@ -125,7 +124,7 @@ def settled(limit_s: float) -> bool:
 
 
 def row(name: str, shape: Shape, dtype: str, ours_first: bool, is_tuned: bool) -> dict[str, Any]:
-    """Measure one shape; out of memory is a row that says so."""
+    """Measure one shape in the states that it comes to."""
     result: dict[str, Any] = {"function": name, "shape": shape, "dtype": dtype}
     module = module_of(name)
     given = module.inputs(shape, dtype, "cuda")

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asmtune.base.settings import Settings
@@ -135,7 +134,7 @@ class Chooser:
                 if choice.how == "busy" and request is not None:
                     from asmtune.runtime.misses.background import queue_of
 
-                    queue_of(request.key.device).ask_later(partial(self._ask_again, key))
+                    queue_of(request.key.device).ask_later(functools.partial(self._ask_again, key))
         if choice.final and request is not None:
             print_tuned(request, choice, key)
         return choice

@@ -1,4 +1,4 @@
-"""What hears of a tuning run: the listener, and the log that writes its trace and progress."""
+"""The listener of a tuning run, and the log that writes its trace and progress."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_encodings_without_lines() -> None:
 
 
 def on_terminal(columns: int, **env: str) -> str:
-    """A report on a terminal of so many columns, without the codes of colours."""
+    """A report on a terminal that wide, without the codes of colours."""
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     given = {name: value for name, value in os.environ.items() if name != "COLUMNS"}

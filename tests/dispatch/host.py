@@ -64,7 +64,7 @@ class Told:
         self._some.release()
 
     def next(self) -> Choice:
-        """The choice that is told next."""
+        """The next choice."""
         assert self._some.acquire(timeout=PATIENCE_S)
         return self.choices[-1][1]
 

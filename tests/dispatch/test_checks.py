@@ -94,7 +94,7 @@ STRICTLY_BAD = [(4, -1), (-1,), (False,), (True,), (1, 2, 3, 4)]
 
 @pytest.mark.parametrize("grid", [*BAD_GRIDS, *STRICTLY_BAD], ids=repr)
 def test_bad_grids(grid: Any) -> None:
-    """A grid that cannot be launched is told with its value, as it is and from a function.
+    """The error of a grid that cannot be launched has its value, as it is and from a function.
 
     Under a patch what Triton takes passes: other numbers, and sizes that it does not read.
     """

@@ -169,7 +169,7 @@ def test_a_model_is_asked_only_where_it_chooses(autotune: Decorator, gpu: HostGp
 
 @pytest.mark.parametrize("left", [[], None])
 def test_nothing_left_is_an_error(autotune: Decorator, gpu: HostGpu, left: Any) -> None:
-    """Where pruning leaves nothing, or forgets to return, it is told before any launch."""
+    """Pruning that leaves nothing, or forgets to return, raises before any launch."""
     kernel = autotune(
         configs(), ["n"], prune_configs_by={"early_config_prune": lambda *_, **__: left}
     )(copy)

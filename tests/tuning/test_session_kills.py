@@ -56,7 +56,7 @@ def tune(
 
 @pytest.mark.slow(seconds=11)
 def test_killed_at_24_moments() -> None:
-    """After each kill the store is sound and has each record that was told; runs go on."""
+    """After each kill the store is sound and has each record that was reported; runs go on."""
     with memory_folder() as name:
         folder = Path(name)
         funnel = tune(folder, 64).funnel

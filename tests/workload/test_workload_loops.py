@@ -72,7 +72,7 @@ def test_long_loop_with_varying_inner_bound_is_sampled(n: int) -> None:
 
 
 def test_a_sample_is_the_middle_of_its_share() -> None:
-    """Where trips grow evenly, those that are walked stand for all without an error."""
+    """Where trips grow evenly, those that are walked give all without an error."""
     pointers = {"x_ptr": pointer(), "y_ptr": pointer()}
     found = work(kernels.triangular, grid=(1,), **pointers, n=100_000, BLOCK=64)
     assert not found.exact

@@ -67,6 +67,10 @@ def copy_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {**arguments, **{name: restore(form, memory) for name, form in encodings.items()}}
 
 
+_SHARE: Final = 4
+"""Two copies of arguments take at most a fourth of a GPU's free memory."""
+
+
 def _require_room(regions: Iterable[StorageRange]) -> None:
     """Check that a GPU has room for two copies, one here and one where they are timed."""
     lengths: dict[Any, int] = {}
@@ -85,9 +89,6 @@ def _require_room(regions: Iterable[StorageRange]) -> None:
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 MOST_WAITING: Final = 3
 """Keys that wait for the background, each with a copy of its arguments; others ask again later."""
-
-_SHARE: Final = 4
-"""Two copies of arguments take at most a fourth of a GPU's free memory."""
 
 _HEAD_START_S: Final = 0.1
 """Seconds that the launch gets before the thread begins, which loads all that tunes.
@@ -145,7 +146,7 @@ class BackgroundQueue:
 
     @property
     def is_full(self) -> bool:
-        """Return whether as many keys wait as hold copies of their arguments at a time."""
+        """Return whether no further key may wait with copies of its arguments."""
         return len(self._pending) >= MOST_WAITING
 
     def ask_later(self, ask: Callable[[], None]) -> None:
@@ -188,11 +189,15 @@ class BackgroundQueue:
             with suppress(StoppedError):
                 while (work := self._next()) is not None:
                     work()
-                    with self._lock:
-                        turned_away, self._turned_away = self._turned_away, []
-                    for ask in turned_away:
-                        ask()
+                    self._admit()
             unforeseen.pop_all()
+
+    def _admit(self) -> None:
+        """Let all that were turned away ask again."""
+        with self._lock:
+            turned_away, self._turned_away = self._turned_away, []
+        for ask in turned_away:
+            ask()
 
     def _lose_thread(self) -> None:
         with self._lock:

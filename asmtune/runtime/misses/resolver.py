@@ -97,13 +97,12 @@ class Resolver:
             "tune": [*self._before_timing, self._tuned],
             "raise": [*self._before_timing, self._raised],
             "predict": [self._of_other_triton, self._untimed],
-            "background": [self._now_if_it_waits, self._in_background],
+            "background": [self._in_background],
         }
         action = options.miss_action
         if action == "predict" and not options.checked_only:
             earlier = [self._predicted_before]
-        beside = {"tune": self._beside_all, "background": self._beside_all_later}
-        known = [beside.get(action, stored)]
+        known = [self._beside_all if action in ("tune", "background") else stored]
         if options.choices.get("force"):
             known = []
         launch = [self._in_progress.find, *known, *earlier, *actions[action]]
@@ -158,25 +157,19 @@ class Resolver:
         return lookup.tuned()
 
     def _beside_all(self, lookup: MissLookup) -> Choice | None:
-        """Return a stored config, after a race with the alternatives that its record lacks."""
+        """Return a stored config; now or later it is raced with what its record lacks."""
         known = lookup.tuned()
         if known is None or not lookup.lacks_alternatives:
             return known
+        if self.options.miss_action == "background" and not self._waits:
+            later = replace(known, final=False, until_tuned=True)
+            return self._in_progress.begin(lookup, later)
         try:
             found = self._resolved(lookup)
         except AsmtuneError as error:
             _warn(lookup, f"alternatives are not timed, {error}", known)
             return known
         return found if found.how in ("tuned", "known") else known
-
-    def _beside_all_later(self, lookup: MissLookup) -> Choice | None:
-        """Return a stored config, and let the background race it with what its record lacks."""
-        known = lookup.tuned()
-        if known is None or not lookup.lacks_alternatives:
-            return known
-        if self._waits:
-            return self._beside_all(lookup)
-        return self._in_progress.begin(lookup, replace(known, final=False, until_tuned=True))
 
     def _predicted_before(self, lookup: MissLookup) -> Choice | None:
         """Return an earlier process's prediction."""
@@ -332,9 +325,6 @@ class Resolver:
         own = request.with_alternative_of(winner, own)
         return Choice(own, True, how, result.record, *spent)
 
-    def _now_if_it_waits(self, lookup: MissLookup) -> Choice | None:
-        return self._tuned(lookup) if self._waits else None
-
     @property
     def _waits(self) -> bool:
         """Return whether launches wait for the tuning, though it might go on in the background.
@@ -355,6 +345,8 @@ class Resolver:
         return not isinstance(guarded("input", lambda: cloudpickle.dumps(functions)), Failure)
 
     def _in_background(self, lookup: MissLookup) -> Choice:
+        if self._waits:
+            return self._tuned(lookup)
         return self._in_progress.begin(lookup, self._meanwhile(lookup))
 
     def _tuned_later(self, lookup: MissLookup) -> Choice:
